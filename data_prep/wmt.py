@@ -1,0 +1,81 @@
+"""Parallel text: what a pair of sentences is, as files, as a tf.Example and as a batch (Vaswani et al. 5.1).
+
+The Beam job is in `wmt_job.py`, which alone needs Beam.
+"""
+import dataclasses
+import os
+
+import tensorflow as tf
+
+from data_prep import UserError, subwords
+
+SPLITS = ('train', 'validation', 'test')
+LENGTHS = ('inputs', 'targets')
+SUBWORDS = 'subwords.model'
+
+
+@dataclasses.dataclass
+class Config(subwords.Config):
+    """Where the pairs are and how they are cut.
+
+    A split is a list of files: two by two, source and target line by line (`[a.en, a.de, b.en, b.de]`), or tables
+    ending in .tsv or .csv with the columns source, target and, if there is one, kind. Any may be gzipped (.gz).
+    `samples: cldr` stands for files: the corpus `data_prep/samples.py` makes. Training pairs longer than `max_length`
+    subwords on either side are filtered; validation and test keep every pair.
+    """
+    samples: str = ''
+    source: str = 'en'
+    target: str = 'de'
+    folder: str = ''
+    train: list[str] = dataclasses.field(default_factory=list)
+    validation: list[str] = dataclasses.field(default_factory=list)
+    test: list[str] = dataclasses.field(default_factory=list)
+    header: bool = False
+    max_length: int = 256
+    max_dead_letters: float = 0.01
+    pairs_per_block: int = 2000
+    pairs_per_shard: int = 200000
+
+    def __post_init__(self):
+        if self.samples not in ('', 'cldr'):
+            raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')
+        if not self.samples and not (self.train and self.validation and self.test):
+            raise ValueError('train, validation and test must each list files; for example --set '
+                             'data.train=[train.en,train.de]')
+
+    def files(self, split: str) -> list[str]:
+        """The split's files, below `folder` if one is given."""
+        return [os.path.join(self.folder, file) for file in getattr(self, split)]
+
+
+def prepare(config: Config, folder: str, argv: list[str]) -> dict:
+    """Runs the Beam job; see `wmt_job.run`."""
+    from data_prep import wmt_job
+    return wmt_job.run(config, folder, argv)
+
+
+def decode(serialized: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Serialized tf.Examples [rows] -> `inputs` and `targets`, int32 [rows, length], 0 where there is no token.
+
+    An empty record becomes a row of padding.
+    """
+    features = {name: tf.io.RaggedFeature(tf.int64) for name in LENGTHS}
+    parsed = tf.io.parse_example(serialized, features)
+    shape = tf.stack([-1, length])
+    return {name: tf.cast(parsed[name].to_tensor(subwords.PAD, shape=shape), tf.int32) for name in LENGTHS}
+
+
+def tokenizer(folder: str) -> subwords.Tokenizer:
+    """The tokenizer a data set was made with."""
+    path = os.path.join(folder, SUBWORDS)
+    if not tf.io.gfile.exists(path):
+        raise UserError(f'{path} is missing; run `python -m pipelines.prepare` again.')
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        return subwords.Tokenizer(file.read())
+
+
+def texts(serialized: list[bytes]) -> dict[str, list[str]]:
+    """The raw text of serialized tf.Examples: `source`, `target` and `kind`."""
+    parsed = tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string, '')
+                                              for name in ('source', 'target', 'kind')})
+    return {name: [text.decode() for text in column.numpy()] for name, column in parsed.items()}

@@ -1,0 +1,319 @@
+"""The Transformer of 'Attention Is All You Need' (Vaswani et al. 2017, arXiv v7).
+
+Names are the paper's symbols. `Stacks` holds encoder and decoder as plain functions over the layers of
+`layers(config)`: called on Keras tensors they make the functional model that is trained, called on tensors they decode
+(`keras_models/translator.py`). Training and cached decoding are therefore the same code.
+"""
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import losses
+from keras_models import optimizers as rules
+from keras_models.layers import Dropout, seed_input
+
+PAD, BOS, EOS = 0, 1, 2
+UNIT = 'tokens'
+METRICS = ('bleu', 'exact_match')
+
+# Where tensor2tensor's transformer_base_v3, the code behind the published results, differs from the paper's text.
+PRESETS: dict[str, dict] = {
+    'paper': {},
+    'official': {'norm': 'pre', 'attention_dropout': 0.1, 'relu_dropout': 0.1, 'beta_2': 0.997,
+                 'warmup_steps': 8000, 'learning_rate_factor': 2.0},
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Table 3's base model by default. `vocab_size`: the data's when left empty; d_k, d_v: d_model / h when empty."""
+    preset: Literal['paper', 'official'] = 'paper'
+    vocab_size: int | None = None
+    N: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    d_k: int | None = None
+    d_v: int | None = None
+    norm: Literal['post', 'pre'] = 'post'
+    positions: Literal['sinusoidal', 'learned'] = 'sinusoidal'
+    max_positions: int = 1024  # learned positions only; sinusoids have no end
+    P_drop: float = 0.1
+    attention_dropout: float = 0.0
+    relu_dropout: float = 0.0
+    epsilon_ls: float = 0.1
+    beta_1: float = 0.9
+    beta_2: float = 0.98
+    epsilon: float = 1e-9
+    warmup_steps: int = 4000
+    learning_rate_factor: float = 1.0
+    beam_size: int = 4
+    alpha: float = 0.6
+    extra_length: int = 50
+
+    def __post_init__(self):
+        if self.d_model % 2:
+            raise ValueError(f'd_model must be even, for pairs of sine and cosine; it is {self.d_model}')
+        if self.d_model % self.h and not (self.d_k and self.d_v):
+            raise ValueError(f'd_model {self.d_model} is no multiple of h {self.h}; '
+                             'choose another h, or give d_k and d_v')
+        self.d_k = self.d_k or self.d_model // self.h
+        self.d_v = self.d_v or self.d_model // self.h
+
+
+class SharedEmbedding(keras.layers.Layer):
+    """One matrix [vocab_size, d_model] for both embeddings and the pre-softmax projection (section 3.4)."""
+
+    def __init__(self, config: Config, name: str = 'embedding'):
+        super().__init__(name=name)
+        self.config = config
+
+    def build(self, _):
+        c = self.config
+        self.embeddings = self.add_weight('embeddings', [c.vocab_size, c.d_model],
+                                          initializer=keras.initializers.RandomNormal(0.0, c.d_model ** -0.5))
+
+    def call(self, x, to: Literal['vectors', 'logits'] = 'vectors'):
+        """[...] ids -> [..., d_model] times sqrt(d_model); or [..., d_model] -> [..., vocab_size] logits."""
+        if to == 'vectors':
+            return tf.gather(self.embeddings, x) * self.config.d_model ** 0.5
+        # One matrix product: as an einsum with leading axes its gradient was 25 times slower on a CPU.
+        logits = tf.matmul(tf.reshape(x, [-1, self.config.d_model]), self.embeddings, transpose_b=True)
+        return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], [self.config.vocab_size]], 0))
+
+
+class LearnedPositions(keras.layers.Layer):
+    """Learned positional embeddings in place of sinusoids (Table 3, row E)."""
+
+    def __init__(self, config: Config, name: str = 'positions'):
+        super().__init__(name=name)
+        self.config = config
+
+    def build(self, _):
+        c = self.config
+        self.embeddings = self.add_weight('embeddings', [c.max_positions, c.d_model],
+                                          initializer=keras.initializers.RandomNormal(0.0, c.d_model ** -0.5))
+
+    def call(self, pos):
+        return tf.gather(self.embeddings, tf.minimum(pos, self.config.max_positions - 1))
+
+
+def sinusoids(pos: tf.Tensor, d_model: int) -> tf.Tensor:
+    """Section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same angle.
+
+    [...] positions -> [..., d_model].
+    """
+    two_i = tf.range(0, d_model, 2, tf.float32)
+    angle = tf.cast(pos, tf.float32)[..., None] / 10000.0 ** (two_i / d_model)
+    pair = tf.stack([tf.sin(angle), tf.cos(angle)], -1)
+    return tf.reshape(pair, tf.concat([tf.shape(pos), [d_model]], 0))
+
+
+def layers(config: Config) -> dict[str, keras.layers.Layer]:
+    """Every layer that has weights or draws, by name; both stacks, in the order of figure 1."""
+    c, made = config, [SharedEmbedding(config)]
+    if c.positions == 'learned':
+        made.append(LearnedPositions(c))
+
+    def attention(name):
+        made.extend([
+            keras.layers.EinsumDense('bld,dhk->blhk', (None, c.h, c.d_k), name=f'{name}/W_Q'),
+            keras.layers.EinsumDense('bld,dhk->blhk', (None, c.h, c.d_k), name=f'{name}/W_K'),
+            keras.layers.EinsumDense('bld,dhv->blhv', (None, c.h, c.d_v), name=f'{name}/W_V'),
+            keras.layers.EinsumDense('blhv,hvd->bld', (None, c.d_model), name=f'{name}/W_O'),
+            Dropout(c.attention_dropout, f'{name}/attention_dropout')])
+
+    def sublayer_end(name):
+        made.extend([Dropout(c.P_drop, f'{name}/dropout'),
+                     keras.layers.LayerNormalization(epsilon=1e-6, name=f'{name}/norm')])
+
+    for stack, attentions in (('encoder', ['self_attention']), ('decoder', ['self_attention', 'source_attention'])):
+        made.append(Dropout(c.P_drop, f'{stack}/embedding_dropout'))
+        for n in range(c.N):
+            for kind in attentions:
+                attention(f'{stack}/{n}/{kind}')
+                sublayer_end(f'{stack}/{n}/{kind}')
+            made.extend([keras.layers.Dense(c.d_ff, 'relu', name=f'{stack}/{n}/ffn/W_1'),
+                         Dropout(c.relu_dropout, f'{stack}/{n}/ffn/relu_dropout'),
+                         keras.layers.Dense(c.d_model, name=f'{stack}/{n}/ffn/W_2')])
+            sublayer_end(f'{stack}/{n}/ffn')
+        if c.norm == 'pre':  # else the last sub-layer's output would reach the end unnormalised
+            made.append(keras.layers.LayerNormalization(epsilon=1e-6, name=f'{stack}/norm'))
+    return {layer.name: layer for layer in made}
+
+
+def attention(q, k, v, mask, dropout: Callable = lambda weights: weights):
+    """Eq. (1): softmax(Q K^T / sqrt(d_k)) V for every head.
+
+    Args:
+      q: [B, L, h, d_k].  k: [B, M, h, d_k].  v: [B, M, h, d_v].
+      mask: true where a query may look, broadcast to [B, h, L, M]; every other weight becomes exactly zero.
+
+    Returns:
+      [B, L, h, d_v].
+    """
+    z = tf.einsum('blhk,bmhk->bhlm', q, k) * k.shape[-1] ** -0.5
+    weights = dropout(tf.nn.softmax(tf.where(mask, z, tf.constant(-1e9, z.dtype))))
+    return tf.einsum('bhlm,bmhv->blhv', weights, v)
+
+
+class Stacks:
+    """Encoder and decoder over a dict of layers, for one configuration.
+
+    Args:
+      seed: the step's dropout seed, int32 [2]; None where nothing is dropped.
+    """
+
+    def __init__(self, layers: dict[str, keras.layers.Layer], config: Config, seed=None):
+        self.layers, self.config, self.seed = layers, config, seed
+
+    def _dropout(self, name: str, x):
+        return x if self.seed is None else self.layers[name](x, self.seed)
+
+    def _sublayer(self, name: str, x, fn: Callable):
+        """Section 3.1: LayerNorm(x + Dropout(fn(x))); with `norm: pre` x + Dropout(fn(LayerNorm(x)))."""
+        norm = self.layers[f'{name}/norm']
+        if self.config.norm == 'pre':
+            return x + self._dropout(f'{name}/dropout', fn(norm(x)))
+        return norm(x + self._dropout(f'{name}/dropout', fn(x)))
+
+    def _ffn(self, name: str, x):
+        """Eq. (2): max(0, x W_1 + b_1) W_2 + b_2."""
+        hidden = self._dropout(f'{name}/relu_dropout', self.layers[f'{name}/W_1'](x))
+        return self.layers[f'{name}/W_2'](hidden)
+
+    def keys_values(self, name: str, memory):
+        """[B, M, d_model] -> K [B, M, h, d_k] and V [B, M, h, d_v] of section 3.2.2."""
+        return self.layers[f'{name}/W_K'](memory), self.layers[f'{name}/W_V'](memory)
+
+    def multi_head(self, name: str, x, k, v, mask):
+        """Section 3.2.2: Concat(head_1, …, head_h) W_O, with head_i = Attention(x W_Q_i, K_i, V_i)."""
+        q = self.layers[f'{name}/W_Q'](x)
+        heads = attention(q, k, v, mask, lambda weights: self._dropout(f'{name}/attention_dropout', weights))
+        return self.layers[f'{name}/W_O'](heads)
+
+    def embed(self, stack: str, ids, pos):
+        """[B, L] ids at positions `pos` [L] (or [1]) -> [B, L, d_model]."""
+        c = self.config
+        x = self.layers['embedding'](ids)
+        x += self.layers['positions'](pos) if c.positions == 'learned' else sinusoids(pos, c.d_model)
+        return self._dropout(f'{stack}/embedding_dropout', x)
+
+    def _end(self, stack: str, x):
+        return self.layers[f'{stack}/norm'](x) if self.config.norm == 'pre' else x
+
+    def encoder(self, inputs):
+        """[B, S] ids -> z [B, S, d_model]."""
+        mask = source_mask(inputs)
+        x = self.embed('encoder', inputs, tf.range(tf.shape(inputs)[1]))
+        for n in range(self.config.N):
+            name = f'encoder/{n}'
+            x = self._sublayer(f'{name}/self_attention', x, lambda x, name=f'{name}/self_attention':
+                               self.multi_head(name, x, *self.keys_values(name, x), mask))
+            x = self._sublayer(f'{name}/ffn', x, lambda x, name=f'{name}/ffn': self._ffn(name, x))
+        return self._end('encoder', x)
+
+    def source_keys_values(self, z) -> list:
+        """The decoder's view of the source, one (K, V) a layer: computed once a sentence."""
+        return [self.keys_values(f'decoder/{n}/source_attention', z) for n in range(self.config.N)]
+
+    def decoder(self, y, self_attention: Callable, source: list, mask):
+        """Embedded targets -> vectors before the softmax layer.
+
+        Args:
+          y: [B, L, d_model].
+          self_attention: (layer number, name, x) -> masked self-attention; with or without a cache.
+          source: `source_keys_values`.
+          mask: `source_mask` of the inputs.
+        """
+        for n in range(self.config.N):
+            name = f'decoder/{n}'
+            y = self._sublayer(f'{name}/self_attention', y, lambda x, n=n, name=f'{name}/self_attention':
+                               self_attention(n, name, x))
+            y = self._sublayer(f'{name}/source_attention', y, lambda x, n=n, name=f'{name}/source_attention':
+                               self.multi_head(name, x, *source[n], mask))
+            y = self._sublayer(f'{name}/ffn', y, lambda x, name=f'{name}/ffn': self._ffn(name, x))
+        return self._end('decoder', y)
+
+    def logits(self, inputs, targets):
+        """[B, S], [B, T] ids -> [B, T, vocab_size]: at each place the scores of `targets` there, given those before."""
+        # Shifted right by one, so that position i sees only what comes before it (section 3.1).
+        before = tf.pad(targets[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+        pos = tf.range(tf.shape(targets)[1])
+        causal = pos[None, :] <= pos[:, None]  # [T, T]: query row, key column
+
+        def self_attention(_, name, x):
+            return self.multi_head(name, x, *self.keys_values(name, x), causal)
+        y = self.decoder(self.embed('decoder', before, pos), self_attention,
+                         self.source_keys_values(self.encoder(inputs)), source_mask(inputs))
+        return self.layers['embedding'](y, to='logits')
+
+
+def source_mask(inputs):
+    """[B, S] ids -> [B, 1, 1, S], true where there is a token."""
+    return (inputs != PAD)[:, None, None, :]
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """The functional model, (inputs [B, S], targets [B, T], seed [2]) -> logits [B, T, vocab_size]."""
+    inputs = keras.Input([None], dtype=tf.int32, name='inputs')
+    targets = keras.Input([None], dtype=tf.int32, name='targets')
+    seed = seed_input()
+    logits = Stacks(layers(config), config, seed).logits(inputs, targets)
+    return {'transformer': keras.Model([inputs, targets, seed], logits, name='transformer')}
+
+
+def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Config):
+    """Label-smoothed cross-entropy (section 5.4) over the tokens of a batch.
+
+    Args:
+      batch: `inputs` [B, S] and `targets` [B, T]; padding counts nothing.
+
+    Returns:
+      Losses and metrics, each name -> (sum, normaliser).
+    """
+    targets = batch['targets']
+    logits = nets['transformer']([batch['inputs'], targets, seed], training=training)
+    real = tf.cast(targets != PAD, tf.float32)
+    tokens = tf.reduce_sum(real)
+    loss, nll = (tf.reduce_sum(each * real) for each in losses.cross_entropy(logits, targets, config.epsilon_ls))
+    right = tf.reduce_sum(tf.cast(tf.argmax(logits, -1, tf.int32) == targets, tf.float32) * real)
+    return {'transformer': (loss, tokens)}, {'nll': (nll, tokens), 'accuracy': (right, tokens)}
+
+
+def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
+    """Section 5.3."""
+    rate = rules.InverseSquareRoot(config.d_model, config.warmup_steps, config.learning_rate_factor)
+    return {'transformer': keras.optimizers.Adam(rate, config.beta_1, config.beta_2, config.epsilon)}
+
+
+def parameters(config: Config) -> int:
+    """Number of parameters, in closed form."""
+    c = config
+    embedding = c.vocab_size * c.d_model + (c.max_positions * c.d_model if c.positions == 'learned' else 0)
+    attention = 2 * c.d_model * c.h * c.d_k + 2 * c.d_model * c.h * c.d_v
+    ffn = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
+    norm = 2 * c.d_model
+    ends = 2 * norm if c.norm == 'pre' else 0
+    return embedding + c.N * (attention + ffn + 2 * norm) + c.N * (2 * attention + ffn + 3 * norm) + ends
+
+
+def flops_per_token(config: Config) -> int:
+    """Training operations a source-target token pair: 6 for every parameter, forward and backward (Kaplan et al. 2020,
+    2.1). The attention products, which grow with the length, are left out: under 5% at length 64 for the base model."""
+    return 6 * parameters(config)
+
+
+def serving(nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int) -> tf.Module:
+    """What is exported: text in, text out. See `translator.Translation`."""
+    from keras_models import translator
+    return translator.Translation(nets, config, tokenizer, max_input_length)
+
+
+def predict(model, lines, batch_size: int, jit: bool) -> list[dict]:
+    """Answers of a loaded SavedModel. See `translator.predict`."""
+    from keras_models import translator
+    return translator.predict(model, lines, batch_size, jit)

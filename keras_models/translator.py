@@ -1,0 +1,183 @@
+"""A trained Transformer at work: beam search with a key/value cache, text in and text out, and batches of lines."""
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import decoding
+from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
+
+
+class Translator:
+    """Beam search over a trained model's layers (Vaswani et al. 6.1).
+
+    Args:
+      nets: as `transformer.build` makes them.
+    """
+
+    def __init__(self, nets: dict[str, keras.Model], config: Config):
+        self.stacks = Stacks({layer.name: layer for layer in nets['transformer'].layers}, config)
+        self.config = config
+
+    def __call__(self, inputs):
+        """Beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
+
+        Args:
+          inputs: [B, S] ids ending in EOS, padded.
+
+        Returns:
+          ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
+        """
+        c = self.config
+        lengths = tf.reduce_sum(tf.cast(inputs != PAD, tf.int32), 1)
+        S = inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]
+        T = S + c.extra_length
+        source = self.stacks.source_keys_values(self.stacks.encoder(inputs))
+        mask = source_mask(inputs)
+        return decoding.beam_search(
+            lambda ids, step, cache: self._step(source, mask, ids, step, cache),
+            self._empty_cache(tf.shape(inputs)[0], T), lengths + c.extra_length, T, c.beam_size, c.alpha, BOS, EOS)
+
+    def _empty_cache(self, batch, T) -> list:
+        c = self.config
+        return [tuple(tf.zeros([batch, c.beam_size, T, c.h, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
+
+    def _step(self, source, mask, ids, step, cache):
+        """One position for every beam: [B, K] ids at `step` -> [B, K, vocab_size] logits and the longer cache.
+
+        The K beams of a sentence are K query positions to the source, so its keys and values are never copied. Only
+        self-attention tells beams apart: each has its own keys and values, [B, K, T, h, d].
+        """
+        stacks, longer = self.stacks, []
+        T = tf.shape(cache[0][0])[2]
+        here = (tf.range(T) == step)[:, None, None]  # [T, 1, 1]
+        seen = tf.range(T) <= step
+
+        def self_attention(n, name, x):
+            k, v = (tf.where(here, new[:, :, None], old)
+                    for new, old in zip(stacks.keys_values(name, x), cache[n]))
+            longer.append((k, v))
+            q = stacks.layers[f'{name}/W_Q'](x)  # [B, K, h, d_k]
+            z = tf.einsum('bqhk,bqthk->bqht', q, k) * self.config.d_k ** -0.5
+            weights = tf.nn.softmax(tf.where(seen, z, -1e9))
+            return stacks.layers[f'{name}/W_O'](tf.einsum('bqht,bqthv->bqhv', weights, v))
+        y = stacks.decoder(stacks.embed('decoder', ids, step[None]), self_attention, source, mask)
+        return stacks.layers['embedding'](y, to='logits'), longer
+
+
+class Translation(tf.Module):
+    """The exported model: raw text in, text out, with tokenizer, beam search and un-tokenizer inside.
+
+    Signatures:
+      serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n].
+      tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
+
+    `truncated` is true where a line had more than `max_input_length` subwords and only its beginning was translated;
+    `predict` below translates such lines in parts. An empty line stays empty.
+    """
+
+    def __init__(self, nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int):
+        super().__init__()
+        self.nets = nets
+        self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
+        self._translator = Translator(nets, config)
+        self._max_input_length = max_input_length
+
+    def signatures(self) -> dict:
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')])
+    def encode(self, text):
+        """Lines -> ids [n, S] ending in EOS, padded, and whether each had to be cut."""
+        ids = self._tokenizer.tokenize(text)
+        truncated = ids.row_lengths() > self._max_input_length
+        cut = tf.concat([ids[:, :self._max_input_length - 1], tf.fill([tf.shape(text)[0], 1], EOS)], 1)
+        return {'ids': _choose(truncated, cut, ids).to_tensor(PAD), 'truncated': truncated}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')])
+    def decode(self, ids):
+        """Ids [n, S] -> the best hypothesis' ids [n, S + extra_length] and score [n]. Has static shapes, if S has."""
+        best, score = self._translator(ids)
+        return {'ids': best, 'score': score}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')])
+    def text(self, ids):
+        return {'text': self._tokenizer.detokenize(ids)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')])
+    def serve(self, text):
+        encoded = self.encode(text)
+        decoded = self.decode(encoded['ids'])
+        empty = encoded['ids'][:, 0] == EOS
+        return {'text': tf.where(empty, '', self.text(decoded['ids'])['text']), 'score': decoded['score'],
+                'truncated': encoded['truncated']}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve_examples(self, examples):
+        return self.serve(tf.io.parse_example(examples, {'source': tf.io.FixedLenFeature([], tf.string)})['source'])
+
+
+def _choose(condition, ragged_true, ragged_false):
+    """Row by row one of two ragged tensors."""
+    both = tf.concat([ragged_true, ragged_false], 0)
+    rows = tf.range(tf.shape(condition)[0])
+    return tf.gather(both, tf.where(condition, rows, rows + tf.shape(condition)[0]))
+
+
+def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False) -> list[dict]:
+    """Translates lines with a loaded SavedModel, in order.
+
+    Lines of like length go together, batches have `batch_size` rows and a length that is a multiple of 16, so few
+    shapes are compiled. A line longer than the model takes is cut at the blank nearest its middle until its parts fit.
+
+    Args:
+      model: what `tf.saved_model.load` gives for an exported `Translation`.
+      lines: text without line ends.
+      jit: compile decoding by XLA.
+
+    Returns:
+      A dict a line: `text`, `score` (of a line in parts: their sum) and `parts`.
+    """
+    decode = tf.function(lambda ids: model.decode(ids), jit_compile=True) if jit else model.decode
+    results: list[dict] = [{'text': '', 'score': 0.0, 'parts': 0} for _ in lines]
+    todo = [(number, (), line) for number, line in enumerate(lines) if line.strip()]
+    done: list[tuple] = []
+    while todo:
+        todo.sort(key=lambda item: len(item[2]))
+        longer = []
+        for start in range(0, len(todo), batch_size):
+            batch = todo[start:start + batch_size]
+            encoded = model.encode(tf.constant([line for _, _, line in batch]))
+            fits = [item for item, cut in zip(batch, encoded['truncated'].numpy()) if not cut]
+            for (number, part, line), cut in zip(batch, encoded['truncated'].numpy()):
+                if cut:
+                    left, right = _halves(line)
+                    longer += [(number, (*part, 0), left), (number, (*part, 1), right)]
+            if fits:
+                ids = tf.boolean_mask(encoded['ids'], ~encoded['truncated'])
+                decoded = decode(_pad(ids, batch_size))
+                texts = model.text(decoded['ids'])['text'].numpy()
+                done += [(number, part, text.decode(), float(score)) for (number, part, _), text, score
+                         in zip(fits, texts, decoded['score'].numpy())]
+        todo = longer
+    for number, _, text, score in sorted(done):
+        result = results[number]
+        result['text'] = f'{result["text"]} {text}'.strip()
+        result['score'] += score
+        result['parts'] += 1
+    return results
+
+
+def _halves(line: str) -> tuple[str, str]:
+    middle = len(line) // 2
+    blanks = [i for i in (line.rfind(' ', 1, middle), line.find(' ', middle)) if i > 0]
+    cut = min(blanks, key=lambda i: abs(i - middle)) if blanks else middle
+    return line[:cut].strip() or line[:middle], line[cut:].strip() or line[middle:]
+
+
+def _pad(ids: tf.Tensor, rows: int) -> tf.Tensor:
+    """Up to `rows` rows, with sentences of EOS alone, and a length that is a multiple of 16."""
+    n, length = ids.shape
+    ids = tf.pad(ids, [[0, rows - n], [0, -length % 16]], constant_values=PAD)
+    blank = tf.concat([tf.fill([rows - n, 1], EOS), tf.fill([rows - n, ids.shape[1] - 1], PAD)], 1)
+    return tf.concat([ids[:n], blank], 0)

@@ -1,0 +1,88 @@
+"""TFRecord shards, their index and the manifest."""
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_prep import UserError, records
+
+RECORDS = [b'', b'one', b'two' * 1000, bytes(range(256))]
+
+
+@pytest.fixture
+def data_set(tmp_path):
+    shards = []
+    for number in range(2):
+        writer = records.ShardWriter(str(tmp_path / 'Split-train' / f'part-{number}.tfrecord'), ('inputs',))
+        for i, record in enumerate(RECORDS):
+            writer.write(record, inputs=10 * number + i)
+        shards.append(writer.close())
+    records.write_manifest(str(tmp_path), shards, ('inputs',), {'train': {'written': 8}}, {'made_by': 'test'})
+    return tmp_path
+
+
+def test_a_shard_is_a_plain_tfrecord_file(data_set):
+    path = str(data_set / 'Split-train' / 'part-0.tfrecord')
+    assert list(tf.data.TFRecordDataset(path).as_numpy_iterator()) == RECORDS
+    again = str(data_set / 'again.tfrecord')
+    with tf.io.TFRecordWriter(again) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    assert open(path, 'rb').read() == open(again, 'rb').read()
+
+
+def test_any_record_is_read_without_the_others(data_set):
+    split = records.open_split(str(data_set), 'train')
+    assert len(split) == 8
+    assert split.read([6, 1, 7]) == [RECORDS[2], RECORDS[1], RECORDS[3]]
+    assert split.index['inputs'].tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_every_byte_of_a_record_is_watched(data_set):
+    path = data_set / 'Split-train' / 'part-1.tfrecord'
+    good = path.read_bytes()
+    index = np.load(records.index_path(str(path)))
+    for i, row in enumerate(index):
+        start, length = int(row['offset']) + 12, int(row['length'])
+        for place in {start, start + length - 1} if length else ():
+            bad = bytearray(good)
+            bad[place] ^= 1
+            path.write_bytes(bytes(bad))
+            with pytest.raises(UserError, match=rf'part-1\.tfrecord, record {4 + i} at byte'):
+                records.open_split(str(data_set), 'train').read([4 + i])
+    path.write_bytes(good)
+
+
+def test_what_is_missing_or_altered_is_named(data_set):
+    shard, index = (data_set / 'Split-train' / f'part-0{ending}' for ending in ('.tfrecord', '.index.npy'))
+    body = shard.read_bytes()
+    shard.write_bytes(body[:-1])
+    message = rf'part-0\.tfrecord has {len(body) - 1:,} bytes, its manifest says {len(body):,}'
+    with pytest.raises(UserError, match=message):
+        records.open_split(str(data_set), 'train')
+    shard.unlink()
+    with pytest.raises(UserError, match=r'part-0\.tfrecord is missing'):
+        records.open_split(str(data_set), 'train')
+    shard.write_bytes(body)
+    index.write_bytes(index.read_bytes()[:-1] + b'!')
+    with pytest.raises(UserError, match=r'part-0\.index\.npy is not the index that was written'):
+        records.open_split(str(data_set), 'train')
+
+
+def test_a_folder_without_its_manifest_is_no_data_set(data_set):
+    os.remove(data_set / records.MANIFEST)
+    with pytest.raises(UserError, match='has no manifest.json'):
+        records.open_split(str(data_set), 'train')
+    for text in ('{', '[]', json.dumps({'format': 99})):
+        (data_set / records.MANIFEST).write_text(text)
+        with pytest.raises(UserError, match=records.MANIFEST):
+            records.open_split(str(data_set), 'train')
+
+
+def test_an_abandoned_shard_leaves_nothing(tmp_path):
+    writer = records.ShardWriter(str(tmp_path / 'Split-train' / 'part-0.tfrecord'))
+    writer.write(b'half')
+    writer.abandon()
+    assert list((tmp_path / 'Split-train').iterdir()) == []

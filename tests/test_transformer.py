@@ -1,0 +1,233 @@
+"""The Transformer against the paper, against two independent implementations, and against itself."""
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_addons as tfa
+from official.nlp.modeling import layers as official_layers
+
+from keras_models import transformer
+from keras_models.transformer import Config
+
+SMALL = Config(vocab_size=40, N=2, d_model=16, d_ff=32, h=4)
+SEED = tf.constant([1, 2])
+
+
+def randomised(config, seed=0):
+    """A model whose every weight is random: a fresh one has zero biases and unit gains, which would hide mistakes."""
+    model = transformer.build(config)['transformer']
+    draw = np.random.default_rng(seed)
+    for weight in model.weights:
+        weight.assign(weight + draw.normal(0, 0.2, weight.shape))
+    return model
+
+
+def batch(B=3, S=7, T=6, vocab=40, seed=0):
+    draw = np.random.default_rng(seed)
+    ids = [draw.integers(4, vocab, (B, n)).astype(np.int32) for n in (S, T)]
+    ids[0][1, 4:] = 0
+    ids[1][1, 3:] = 0
+    return [tf.constant(x) for x in ids]
+
+
+@pytest.mark.parametrize('values, count', [
+    ({}, 63_045_632),
+    ({'d_model': 1024, 'd_ff': 4096, 'h': 16}, 214_171_648),
+])
+def test_parameter_counts_of_base_and_big(values, count):
+    config = Config(vocab_size=37000, **values)
+    assert transformer.build(config)['transformer'].count_params() == transformer.parameters(config) == count
+
+
+@pytest.mark.parametrize('values', [{}, {'norm': 'pre'}, {'positions': 'learned'}, {'d_k': 3, 'd_v': 5}, {'h': 1},
+                                    {'preset': 'official', **transformer.PRESETS['official']}])
+def test_closed_form_counts_the_built_model(values):
+    config = dataclasses.replace(SMALL, d_k=None, d_v=None, **{}) if not values else Config(
+        **{'vocab_size': 40, 'N': 2, 'd_model': 16, 'd_ff': 32, 'h': 4, **values})
+    assert transformer.build(config)['transformer'].count_params() == transformer.parameters(config)
+
+
+@pytest.mark.parametrize('norm', ['post', 'pre'])
+def test_a_future_target_changes_no_earlier_logit(norm):
+    model = randomised(dataclasses.replace(SMALL, norm=norm))
+    inputs, targets = batch()
+    before = model([inputs, targets, SEED]).numpy()
+    for place in range(6):
+        changed = tf.tensor_scatter_nd_update(targets, [[0, place]], [39])
+        after = model([inputs, changed, SEED]).numpy()
+        # Logits at `place` are those *of* the token there, given what is before it, so they do not see it either.
+        assert np.array_equal(after[0, :place + 1], before[0, :place + 1])
+        if place < 5:
+            assert not np.array_equal(after[0, place + 1:], before[0, place + 1:])
+
+
+def test_padding_leaves_real_positions_alone():
+    model = randomised(SMALL)
+    inputs, targets = batch()
+    longer = model([tf.pad(inputs, [[0, 0], [0, 5]]), tf.pad(targets, [[0, 0], [0, 4]]), SEED])[:, :6]
+    np.testing.assert_allclose(longer, model([inputs, targets, SEED]), atol=1e-5)
+
+
+def test_positions_are_the_papers_sinusoids():
+    pe = transformer.sinusoids(tf.range(50), 8).numpy()
+    for pos in (0, 1, 49):
+        for i in range(4):
+            angle = pos / 10000 ** (2 * i / 8)
+            np.testing.assert_allclose(pe[pos, 2 * i:2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-5)
+
+
+def numpy_transformer(w, c, inputs, targets):
+    """Sections 3.1 to 3.5 once more, in NumPy, a loop a sentence, head and position: slow and plain."""
+    def softmax(z):
+        e = np.exp(z - z.max())
+        return e / e.sum()
+
+    def layer_norm(name, x):
+        mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return (x - mean) / np.sqrt(var + 1e-6) * w[f'{name}/norm/gamma'] + w[f'{name}/norm/beta']
+
+    def position(pos):
+        return np.array([(np.sin if i % 2 == 0 else np.cos)(pos / 10000 ** (i // 2 * 2 / c.d_model))
+                         for i in range(c.d_model)])
+
+    def embed(ids):
+        return np.array([w['embedding/embeddings'][t] * np.sqrt(c.d_model) + position(i) for i, t in enumerate(ids)])
+
+    def attend(name, x, memory, allowed):
+        out = np.zeros((len(x), c.h, c.d_v))
+        for head in range(c.h):
+            q, k, v = (side @ w[f'{name}/{part}/kernel'][:, head] for side, part in
+                       ((x, 'W_Q'), (memory, 'W_K'), (memory, 'W_V')))
+            for i in range(len(x)):
+                seen = [j for j in range(len(memory)) if allowed(i, j)]
+                out[i, head] = softmax(k[seen] @ q[i] / np.sqrt(c.d_k)) @ v[seen]
+        return np.einsum('lhv,hvd->ld', out, w[f'{name}/W_O/kernel'])
+
+    def ffn(name, x):
+        hidden = np.maximum(0, x @ w[f'{name}/W_1/kernel'] + w[f'{name}/W_1/bias'])
+        return hidden @ w[f'{name}/W_2/kernel'] + w[f'{name}/W_2/bias']
+
+    def sublayer(name, x, fn):
+        if c.norm == 'post':
+            return layer_norm(name, x + fn(x))
+        return x + fn(layer_norm(name, x))
+
+    def end(stack, x):
+        return x if c.norm == 'post' else layer_norm(stack, x)
+
+    logits = []
+    for source, target in zip(inputs, targets):
+        z = embed(source)
+        for n in range(c.N):
+            z = sublayer(f'encoder/{n}/self_attention', z, lambda x, n=n, source=source: attend(
+                f'encoder/{n}/self_attention', x, x, lambda i, j: source[j] != 0))
+            z = sublayer(f'encoder/{n}/ffn', z, lambda x, n=n: ffn(f'encoder/{n}/ffn', x))
+        z = end('encoder', z)
+        y = embed([transformer.BOS, *target[:-1]])
+        for n in range(c.N):
+            y = sublayer(f'decoder/{n}/self_attention', y, lambda x, n=n: attend(
+                f'decoder/{n}/self_attention', x, x, lambda i, j: j <= i))
+            y = sublayer(f'decoder/{n}/source_attention', y, lambda x, n=n, z=z, source=source: attend(
+                f'decoder/{n}/source_attention', x, z, lambda i, j: source[j] != 0))
+            y = sublayer(f'decoder/{n}/ffn', y, lambda x, n=n: ffn(f'decoder/{n}/ffn', x))
+        logits.append(end('decoder', y) @ w['embedding/embeddings'].T)
+    return np.array(logits)
+
+
+@pytest.mark.parametrize('norm', ['post', 'pre'])
+def test_equals_the_equations_written_in_numpy(norm):
+    config = dataclasses.replace(SMALL, norm=norm)
+    model = randomised(config)
+    weights = {weight.name.split(':')[0]: weight.numpy().astype(np.float64) for weight in model.weights}
+    inputs, targets = batch()
+    expected = numpy_transformer(weights, config, inputs.numpy(), targets.numpy())
+    np.testing.assert_allclose(model([inputs, targets, SEED]), expected, atol=2e-4)
+
+
+def test_attention_equals_tensorflow_addons():
+    draw = np.random.default_rng(0)
+    x, memory = (tf.constant(draw.normal(size=(2, n, 16)), tf.float32) for n in (5, 7))
+    stacks = transformer.Stacks(transformer.layers(SMALL), SMALL)
+    name = 'decoder/0/source_attention'
+    mask = tf.constant(draw.random((2, 1, 5, 7)) < 0.7)
+    mask |= tf.reduce_all(~mask, -1, keepdims=True)
+    ours = stacks.multi_head(name, x, *stacks.keys_values(name, memory), mask)
+    theirs = tfa.layers.MultiHeadAttention(head_size=4, num_heads=4, output_size=16, use_projection_bias=False)
+    theirs([x, memory], mask=mask)
+    kernels = [stacks.layers[f'{name}/{part}'].kernel for part in ('W_Q', 'W_K', 'W_V')]
+    theirs.set_weights([*(tf.transpose(kernel, [1, 0, 2]) for kernel in kernels), stacks.layers[f'{name}/W_O'].kernel])
+    np.testing.assert_allclose(ours, theirs([x, memory], mask=mask), atol=1e-5)
+
+
+def test_an_encoder_layer_equals_the_model_gardens():
+    """tf-models-official's TransformerEncoderBlock, post-norm, with our weights copied in."""
+    config = dataclasses.replace(SMALL, N=1)
+    model = randomised(config)
+    layers = {layer.name: layer for layer in model.layers}
+    theirs = official_layers.TransformerEncoderBlock(
+        num_attention_heads=4, inner_dim=32, inner_activation='relu', norm_first=False, norm_epsilon=1e-6)
+    inputs, _ = batch()
+    stacks = transformer.Stacks(layers, config)
+    x = stacks.embed('encoder', inputs, tf.range(7))
+    mask = tf.cast(tf.tile((inputs != 0)[:, None, :], [1, 7, 1]), tf.float32)
+    theirs([x, mask])
+    name = 'encoder/0'
+    copies = {'query/kernel': f'{name}/self_attention/W_Q', 'key/kernel': f'{name}/self_attention/W_K',
+              'value/kernel': f'{name}/self_attention/W_V', 'attention_output/kernel': f'{name}/self_attention/W_O'}
+    for variable in theirs.weights:
+        key = variable.name.split(':')[0]
+        part = '/'.join(key.split('/')[-2:])
+        if part in copies:
+            variable.assign(layers[copies[part]].kernel)
+        elif key.split('/')[-2] in ('query', 'key', 'value', 'attention_output'):
+            variable.assign(tf.zeros_like(variable))  # the paper's projections have no bias
+        else:
+            ours = {'self_attention_layer_norm': f'{name}/self_attention/norm', 'output_layer_norm': f'{name}/ffn/norm',
+                    'intermediate': f'{name}/ffn/W_1', 'output': f'{name}/ffn/W_2'}[key.split('/')[-2]]
+            variable.assign(getattr(layers[ours], key.split('/')[-1]))
+    np.testing.assert_allclose(stacks.encoder(inputs), theirs([x, mask]), atol=1e-5)
+
+
+def test_dropout_depends_on_seed_and_site_alone():
+    config = dataclasses.replace(SMALL, P_drop=0.3, attention_dropout=0.2, relu_dropout=0.2)
+    model = randomised(config)
+    inputs, targets = batch()
+
+    def run(seed, jit=None):
+        return tf.function(lambda: model([inputs, targets, seed], training=True), jit_compile=jit)().numpy()
+    for jit in (None, True):
+        np.testing.assert_array_equal(run(SEED, jit), run(SEED, jit))
+    assert np.abs(run(SEED) - run(SEED + 1)).max() > 0.1
+    x = tf.ones([4, 1000])
+    kept = [model.get_layer(f'encoder/{n}/ffn/dropout')(x, SEED, training=True).numpy() for n in range(2)]
+    assert not np.array_equal(*kept)
+    assert abs((kept[0] == 0).mean() - 0.3) < 0.03
+    assert np.unique(kept[0]).tolist() == [0.0, pytest.approx(1 / 0.7)]
+
+
+def test_loss_is_a_sum_over_real_tokens():
+    model = randomised(SMALL)
+    inputs, targets = batch()
+    nets = {'transformer': model}
+
+    def both(inputs, targets):
+        return transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, SEED, False, SMALL)
+    losses, metrics = both(inputs, targets)
+    total, tokens = losses['transformer']
+    assert int(tokens) == int((targets.numpy() != 0).sum())
+    parts = [both(inputs[i:i + 1], targets[i:i + 1]) for i in range(3)]
+    np.testing.assert_allclose(total, sum(part[0]['transformer'][0] for part in parts), rtol=1e-5)
+    np.testing.assert_allclose(metrics['nll'][0], sum(part[1]['nll'][0] for part in parts), rtol=1e-5)
+
+
+def test_the_official_preset_is_tensor2tensors():
+    assert transformer.PRESETS['official'] == {'norm': 'pre', 'attention_dropout': 0.1, 'relu_dropout': 0.1,
+                                               'beta_2': 0.997, 'warmup_steps': 8000, 'learning_rate_factor': 2.0}
+
+
+def test_impossible_sizes_are_refused():
+    with pytest.raises(ValueError, match='no multiple of h'):
+        Config(vocab_size=9, d_model=16, h=3)
+    with pytest.raises(ValueError, match='must be even'):
+        Config(vocab_size=9, d_model=15, h=3)

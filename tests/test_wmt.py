@@ -1,0 +1,183 @@
+"""Parallel text through the Beam job: every shape it may come in, and every way it may be broken."""
+import gzip
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from conftest import ROOT
+from data_prep import UserError, records, subwords, wmt, wmt_job
+from keras_models import transformer
+
+SOURCE = [f'the number {i} is here' for i in range(60)]
+TARGET = [f'die Zahl {i} ist hier' for i in range(60)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """train.en and train.de, and held-out pairs; returns a Config factory for them."""
+    write(tmp_path, 'train.en', SOURCE)
+    write(tmp_path, 'train.de', TARGET)
+    write(tmp_path, 'held.en', ['the number here', 'is here'])
+    write(tmp_path, 'held.de', ['die Zahl hier', 'ist hier'])
+
+    def config(**values):
+        held = ['held.en', 'held.de']
+        return wmt.Config(**{'folder': str(tmp_path), 'train': ['train.en', 'train.de'], 'validation': held,
+                             'test': held, 'vocab_size': 48, 'pairs_per_block': 7, 'pairs_per_shard': 21, **values})
+    return config
+
+
+def write(folder, name, lines, newline='\n'):
+    (folder / name).write_bytes(newline.join([*lines, '']).encode())
+
+
+def prepare(config, folder):
+    os.makedirs(folder)
+    return wmt_job.run(config, str(folder), [])
+
+
+def texts(folder, split='train'):
+    part = records.open_split(str(folder), split)
+    return wmt.texts(part.read(range(len(part))))
+
+
+def test_two_files_line_by_line(files, tmp_path):
+    manifest = prepare(files(), tmp_path / 'out')
+    assert manifest['counts']['train'] == {'read': 60, 'written': 60, 'filtered_empty': 0, 'filtered_long': 0,
+                                           'dead_letters': 0}
+    assert len(manifest['splits']['train']) == 3  # 60 pairs, 21 a shard
+    found = texts(tmp_path / 'out')
+    assert (found['source'], found['target']) == (SOURCE, TARGET)
+
+
+def test_gzip_tables_and_windows_lines_give_the_same_pairs(files, tmp_path):
+    (tmp_path / 'train.en.gz').write_bytes(gzip.compress((tmp_path / 'train.en').read_bytes()))
+    write(tmp_path, 'windows.de', TARGET, '\r\n')
+    write(tmp_path, 'table.tsv', [f'{s}\t{t}\tcount' for s, t in zip(SOURCE, TARGET)])
+    for name, train in {'mixed': ['train.en.gz', 'windows.de'], 'table': ['table.tsv']}.items():
+        prepare(files(train=train), tmp_path / name)
+        found = texts(tmp_path / name)
+        assert (found['source'], found['target']) == (SOURCE, TARGET)
+    assert set(found['kind']) == {'count'}
+    assert not os.path.exists(tmp_path / 'mixed' / 'unpacked')
+
+
+def test_csv_keeps_quoted_commas_and_line_ends(files, tmp_path):
+    rows = ['source,target', '"Hello, world","Hallo, Welt"', '"two\nlines","zwei\nZeilen"', '"a ""b""",c'] + [
+        f'{s},{t}' for s, t in zip(SOURCE, TARGET)]
+    (tmp_path / 'table.csv').write_bytes(b'\xef\xbb\xbf' + '\n'.join(rows).encode())
+    manifest = prepare(files(train=['table.csv'], header=True, pairs_per_block=1), tmp_path / 'out')
+    found = texts(tmp_path / 'out')
+    assert found['source'][:3] == ['Hello, world', 'two\nlines', 'a "b"']
+    assert found['target'][:3] == ['Hallo, Welt', 'zwei\nZeilen', 'c']
+    assert manifest['counts']['train']['read'] == 63
+
+
+def test_the_same_bytes_again_whatever_the_blocks(files, tmp_path):
+    digests = []
+    for name, block in (('a', 7), ('b', 7), ('c', 3)):
+        prepare(files(pairs_per_block=block), tmp_path / name)
+        digests.append({str(path.relative_to(tmp_path / name)): hashlib.sha256(path.read_bytes()).hexdigest()
+                        for path in sorted((tmp_path / name).rglob('*')) if path.is_file()})
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_counts_reconcile_and_dead_letters_say_where(files, tmp_path):
+    lines = [line.encode() for line in SOURCE]
+    lines[3], lines[10], lines[11] = b'caf\xe9', b'', b'word ' * 400
+    (tmp_path / 'train.en').write_bytes(b'\n'.join(lines) + b'\n')
+    counts = prepare(files(max_dead_letters=0.05), tmp_path / 'out')['counts']['train']
+    assert counts == {'read': 60, 'written': 57, 'filtered_empty': 1, 'filtered_long': 1, 'dead_letters': 1}
+    [letter] = [json.loads(line) for path in (tmp_path / 'out' / 'dead_letters').iterdir() for line in open(path)]
+    assert letter == {'file': str(tmp_path / 'train.en'), 'line': 4, 'offset': sum(len(line) + 1 for line in lines[:3]),
+                      'reason': 'not UTF-8: byte 0xe9 at position 3'}
+
+
+@pytest.mark.parametrize('change, message', [
+    (lambda folder: write(folder, 'train.de', TARGET[:-2]), r'train\.en has 60 lines and .*train\.de has 58'),
+    (lambda folder: (folder / 'train.de').unlink(), r'there is no file .*train\.de'),
+    (lambda folder: write(folder, 'train.en', []) or write(folder, 'train.de', []), 'data.train holds no usable pair'),
+    (lambda folder: write(folder, 'train.en', ['']*60), r'data\.train holds no usable pair: 60 read, 60 empty'),
+    (lambda folder: (folder / 'train.en').write_bytes(b'\xff\n' * 60), r'60 of the 60 train records cannot be read'),
+    (lambda folder: write(folder, 'train.en', ['x'] * 60) or write(folder, 'train.de', ['y'] * 60),
+     r'data\.vocab_size 48 does not fit the training text'),
+])
+def test_what_cannot_be_prepared_is_one_sentence_and_no_data_set(files, tmp_path, change, message):
+    change(tmp_path)
+    with pytest.raises(UserError, match=message):
+        prepare(files(), tmp_path / 'out')
+    with pytest.raises(UserError, match='has no manifest.json'):
+        records.open_split(str(tmp_path / 'out'), 'train')
+
+
+@pytest.mark.parametrize('damage', [lambda data: data[:len(data) // 2], lambda data: b'not gzip at all',
+                                    lambda data: data[:-6] + b'\0' * 6])
+def test_a_gzip_file_cut_short_or_damaged_is_named(files, tmp_path, damage):
+    (tmp_path / 'train.en.gz').write_bytes(damage(gzip.compress((tmp_path / 'train.en').read_bytes())))
+    with pytest.raises(UserError, match=r'train\.en\.gz is not a whole gzip file'):
+        prepare(files(train=['train.en.gz', 'train.de']), tmp_path / 'out')
+
+
+def test_a_source_without_partner_is_named(files, tmp_path):
+    with pytest.raises(UserError, match=r'train\.en has no partner'):
+        prepare(files(train=['train.en']), tmp_path / 'out')
+
+
+def test_a_killed_job_leaves_nothing_a_trainer_would_take(tmp_path):
+    script = ('import sys, time\nfrom data_prep import wmt, wmt_job, records\n'
+              'close = records.ShardWriter.close\n'
+              'def slow(self):\n    entry = close(self)\n    print("shard", flush=True)\n    time.sleep(60)\n'
+              'records.ShardWriter.close = slow\n'
+              'wmt_job.run(wmt.Config(samples="cldr", vocab_size=800), sys.argv[1], [])\n')
+    out = tmp_path / 'out'
+    out.mkdir()
+    child = subprocess.Popen([sys.executable, '-c', script, str(out)], stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    assert child.stdout.readline() == 'shard\n'
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert list((out).rglob('*.tfrecord'))  # it was in the middle of writing
+    with pytest.raises(UserError, match='not a finished data set'):
+        records.open_split(str(out), 'train')
+
+
+def test_tensorflow_text_and_sentencepiece_agree(examples):
+    with open(os.path.join(examples, wmt.SUBWORDS), 'rb') as file:
+        model = file.read()
+    lines = ['one two three', '', 'fünf  sechs\tzwölf', 'Ｆｕｌｌ ｗｉｄｔｈ', '日本', ' lead and trail ']
+    ids = subwords.Tokenizer(model).tokenize(tf.constant(lines))
+    expected = [row + [subwords.EOS] for row in subwords.processor(model).encode(lines)]
+    assert ids.to_list() == expected
+    dense = ids.to_tensor(subwords.PAD)
+    back = [line.decode() for line in subwords.Tokenizer(model).detokenize(dense).numpy()]
+    assert back == [subwords.processor(model).decode(row) for row in subwords.processor(model).encode(lines)]
+
+
+def test_detokenised_text_is_the_normalised_text():
+    lines = ['Ein Satz mit Ｂｒｅｉｔｅ, “Zitat” und 1 234,5 €.', 'a  b', '…', 'naïve ﬁne']
+    model = subwords.learn(lines * 20, subwords.Config(vocab_size=75))
+    processor = subwords.processor(model)
+    tokenizer = subwords.Tokenizer(model)
+    back = tokenizer.detokenize(tokenizer.tokenize(tf.constant(lines)).to_tensor()).numpy()
+    assert [line.decode() for line in back] == [processor.normalize(line).replace('▁', ' ').strip() for line in lines]
+
+
+def test_special_ids_are_the_models():
+    assert (subwords.PAD, subwords.BOS, subwords.EOS) == (transformer.PAD, transformer.BOS, transformer.EOS)
+
+
+def test_a_batch_holds_the_ids_that_were_written(examples):
+    split = records.open_split(examples, 'train')
+    batch = wmt.decode(tf.constant([*split.read([5, 9]), b'']), tf.constant(24, tf.int64))
+    for row, number in enumerate([5, 9]):
+        for name in wmt.LENGTHS:
+            length = int(split.index[name][number])
+            ids = batch[name][row].numpy()
+            assert ids[length - 1] == subwords.EOS and (ids[:length] != 0).all() and (ids[length:] == 0).all()
+    assert not np.any(batch['inputs'][2])
