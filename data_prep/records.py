@@ -159,7 +159,7 @@ class Split:
     index: np.ndarray
 
     def __post_init__(self):
-        self._maps: dict[int, object] = {}
+        self._maps: dict[int, mmap.mmap | _Remote] = {}
 
     def __len__(self) -> int:
         return len(self.index)
@@ -219,7 +219,7 @@ def open_split(folder: str, split: str) -> Split:
         path = os.path.join(folder, entry['file'])
         rows = _read_index(path, entry, dtype)
         part = np.empty(len(rows), with_shard)
-        for name in dtype.names:
+        for name in dtype.names or ():
             part[name] = rows[name]
         part['shard'] = number
         shards.append(path)

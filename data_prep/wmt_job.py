@@ -86,11 +86,9 @@ class _Scan(beam.DoFn):
             plain = tuple(text_files.unpack(path, scratch) for path in source.files)
             blocks = list(text_files.scan(source, plain, self.config.pairs_per_block, self.config.header))
         except UserError as error:
-            yield beam.pvalue.TaggedOutput('problems', str(error))
-            return
+            return [beam.pvalue.TaggedOutput('problems', str(error))]
         a_shard = max(1, self.config.pairs_per_shard // self.config.pairs_per_block)
-        for i, block in enumerate(blocks):
-            yield (source.split, f'{number:03d}-{i // a_shard:05d}'), block
+        return [((source.split, f'{number:03d}-{i // a_shard:05d}'), block) for i, block in enumerate(blocks)]
 
 
 def _sample(keyed: tuple[tuple[str, str], Block], config: Config) -> Iterator[list[tuple[int, str, str]]]:
@@ -149,7 +147,7 @@ class _WriteShard(beam.DoFn):
     def process(self, element, vocabulary, problems):
         (split, name), blocks = element
         if problems or vocabulary.startswith(b'!') or (not vocabulary and split != 'train'):
-            return  # nothing will be committed; without usable text the training split is still counted
+            return []  # nothing will be committed; without usable text the training split is still counted
         shard = os.path.join(self.folder, f'Split-{split}', f'part-{name}.tfrecord')
         writer = records.ShardWriter(shard, LENGTHS)
         counts = dict.fromkeys(('read', 'written', 'filtered_empty', 'filtered_long', 'dead_letters'), 0)
@@ -168,7 +166,7 @@ class _WriteShard(beam.DoFn):
                 json.dumps(letter, ensure_ascii=False) + '\n' for letter in dead).encode())
         for key, value in counts.items():
             Metrics.counter('pairs', f'{split}_{key}').inc(value)
-        yield entry, split, counts
+        return [(entry, split, counts)]
 
     def _write_block(self, block, split, vocabulary, writer, counts, dead):
         good = []

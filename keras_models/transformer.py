@@ -216,11 +216,11 @@ class Stacks:
             x = self._sublayer(f'{name}/ffn', x, lambda x, name=f'{name}/ffn': self._ffn(name, x))
         return self._end('encoder', x)
 
-    def source_keys_values(self, z) -> list:
+    def source_keys_values(self, z) -> list[tuple]:
         """The decoder's view of the source, one (K, V) a layer: computed once a sentence."""
         return [self.keys_values(f'decoder/{n}/source_attention', z) for n in range(self.config.N)]
 
-    def decoder(self, y, self_attention: Callable, source: list, mask):
+    def decoder(self, y, self_attention: Callable, source: list[tuple], mask):
         """Embedded targets -> vectors before the softmax layer.
 
         Args:
@@ -234,7 +234,7 @@ class Stacks:
             y = self._sublayer(f'{name}/self_attention', y, lambda x, n=n, name=f'{name}/self_attention':
                                self_attention(n, name, x))
             y = self._sublayer(f'{name}/source_attention', y, lambda x, n=n, name=f'{name}/source_attention':
-                               self.multi_head(name, x, *source[n], mask))
+                               self.multi_head(name, x, source[n][0], source[n][1], mask))
             y = self._sublayer(f'{name}/ffn', y, lambda x, name=f'{name}/ffn': self._ffn(name, x))
         return self._end('decoder', y)
 
@@ -293,8 +293,9 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
 def parameters(config: Config) -> int:
     """Number of parameters, in closed form."""
     c = config
+    assert c.vocab_size and c.d_k and c.d_v
     embedding = c.vocab_size * c.d_model + (c.max_positions * c.d_model if c.positions == 'learned' else 0)
-    attention = 2 * c.d_model * c.h * c.d_k + 2 * c.d_model * c.h * c.d_v
+    attention = 2 * c.d_model * c.h * (c.d_k + c.d_v)
     ffn = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     norm = 2 * c.d_model
     ends = 2 * norm if c.norm == 'pre' else 0
@@ -307,10 +308,10 @@ def flops_per_token(config: Config) -> int:
     return 6 * parameters(config)
 
 
-def serving(nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int) -> tf.Module:
+def serving(nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int, jit: bool) -> tf.Module:
     """What is exported: text in, text out. See `translator.Translation`."""
     from keras_models import translator
-    return translator.Translation(nets, config, tokenizer, max_input_length)
+    return translator.Translation(nets, config, tokenizer, max_input_length, jit)
 
 
 def predict(model, lines, batch_size: int, jit: bool) -> list[dict]:

@@ -72,12 +72,16 @@ class Translation(tf.Module):
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n].
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
 
+    Functions, for callers that batch by themselves: `encode`, `decode` (compiled by XLA if `jit`), `text`.
     `truncated` is true where a line had more than `max_input_length` subwords and only its beginning was translated;
     `predict` below translates such lines in parts. An empty line stays empty.
     """
 
-    def __init__(self, nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int):
+    def __init__(self, nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int,
+                 jit: bool = False):
         super().__init__()
+        self.decode = tf.function(self._decode, input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')],
+                                  jit_compile=jit or None)
         self.nets = nets
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
         self._translator = Translator(nets, config)
@@ -94,8 +98,7 @@ class Translation(tf.Module):
         cut = tf.concat([ids[:, :self._max_input_length - 1], tf.fill([tf.shape(text)[0], 1], EOS)], 1)
         return {'ids': _choose(truncated, cut, ids).to_tensor(PAD), 'truncated': truncated}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')])
-    def decode(self, ids):
+    def _decode(self, ids):
         """Ids [n, S] -> the best hypothesis' ids [n, S + extra_length] and score [n]. Has static shapes, if S has."""
         best, score = self._translator(ids)
         return {'ids': best, 'score': score}
@@ -140,8 +143,9 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
     """
     decode = tf.function(lambda ids: model.decode(ids), jit_compile=True) if jit else model.decode
     results: list[dict] = [{'text': '', 'score': 0.0, 'parts': 0} for _ in lines]
-    todo = [(number, (), line) for number, line in enumerate(lines) if line.strip()]
     done: list[tuple] = []
+    todo: list[tuple[int, tuple[int, ...], str]] = [
+        (number, (), line) for number, line in enumerate(lines) if line.strip()]
     while todo:
         todo.sort(key=lambda item: len(item[2]))
         longer = []
@@ -157,8 +161,8 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
                 ids = tf.boolean_mask(encoded['ids'], ~encoded['truncated'])
                 decoded = decode(_pad(ids, batch_size))
                 texts = model.text(decoded['ids'])['text'].numpy()
-                done += [(number, part, text.decode(), float(score)) for (number, part, _), text, score
-                         in zip(fits, texts, decoded['score'].numpy())]
+                done += [(number, part, text.decode(), float(score))
+                         for (number, part, _), text, score in zip(fits, texts, decoded['score'].numpy())]
         todo = longer
     for number, _, text, score in sorted(done):
         result = results[number]

@@ -68,7 +68,7 @@ def write_pairs(folder: pathlib.Path, split: str, n: int, seed: int) -> None:
 def raw(tmp_path_factory) -> pathlib.Path:
     """A folder with train.tsv, validation.tsv and test.tsv."""
     folder = tmp_path_factory.mktemp('raw')
-    for seed, (split, n) in enumerate({'train': 600, 'validation': 50, 'test': 40}.items()):
+    for seed, (split, n) in enumerate({'train': 3000, 'validation': 50, 'test': 40}.items()):
         write_pairs(folder, split, n, seed)
     return folder
 

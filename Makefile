@@ -1,0 +1,29 @@
+# make run: the demo, from a fresh clone to a pushed model.   make test: the tests.   make lint: ruff and mypy.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: install run test lint clean
+
+install: $(VENV)/.installed
+
+# The lock first, so that what runs is what was tested; the package itself brings nothing more.
+$(VENV)/.installed: requirements.lock setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Landmark needs Python 3.11, the last that TensorFlow 2.15 supports; this is %d.%d. Set PYTHON=/path/to/python3.11." % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+run: install
+	$(BIN)/python -m pipelines.run
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf build dist *.egg-info

@@ -1,0 +1,216 @@
+"""Artifacts and their lineage: TFX's type names, content digests, and ML Metadata on SQLite."""
+import ast
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+from ml_metadata import errors, metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from data_prep import UserError, records
+
+_PACKAGES = ('pipelines', 'data_prep', 'keras_models')
+# The frame does not change what a stage computes; a better message in it must not cost a training run.
+_FRAME = ('pipelines', 'pipelines.stage', 'pipelines.pipeline', 'pipelines.artifacts', 'pipelines.config',
+          'pipelines.explain', 'pipelines.report', 'pipelines.answers', 'pipelines.figures')
+_TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ModelRun', 'Model', 'ModelEvaluation', 'ModelBlessing',
+          'InfraBlessing', 'PushedModel', 'Report')
+_ARTIFACT_PROPERTIES = {'digest': mlmd.STRING, 'key': mlmd.STRING}
+_EXECUTION_PROPERTIES = {'fingerprint': mlmd.STRING, 'source': mlmd.STRING, 'config': mlmd.STRING,
+                         'process': mlmd.STRING, 'found': mlmd.STRING}
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """One output of one execution.
+
+    Attributes:
+      properties: what the stage that made it found out.
+    """
+    id: int
+    type: str
+    uri: str
+    digest: str
+    properties: dict[str, Any]
+
+
+def sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_hashes(folder: str) -> dict[str, str]:
+    """SHA-256 of every file below `folder`, by path relative to it."""
+    hashes = {}
+    for directory, _, files in tf.io.gfile.walk(folder):
+        for file in files:
+            path = os.path.join(directory, file)
+            digest = hashlib.sha256()
+            with tf.io.gfile.GFile(path, 'rb') as stream:
+                while chunk := stream.read(1 << 22):
+                    digest.update(chunk)
+            hashes[os.path.relpath(path, folder)] = digest.hexdigest()
+    return hashes
+
+
+def digest(folder: str) -> str:
+    """Content digest: of a data set its manifest, which holds the shards' hashes; else of all files."""
+    manifest = os.path.join(folder, records.MANIFEST)
+    if tf.io.gfile.exists(manifest):
+        with tf.io.gfile.GFile(manifest, 'rb') as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    return sha256(file_hashes(folder))
+
+
+@functools.cache
+def _imports(module: str) -> tuple[str, frozenset[str]]:
+    """A module's syntax tree as text (comments and layout do not count) and the project's modules it imports."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return '', frozenset()
+    with open(spec.origin, encoding='utf-8') as file:
+        tree = ast.parse(file.read())
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update([node.module, *(f'{node.module}.{alias.name}' for alias in node.names)])
+    own = {name for name in found if name.split('.')[0] in _PACKAGES and _is_module(name)}
+    return ast.dump(tree), frozenset(own)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def source_hash(modules: Iterable[str]) -> str:
+    """Hash of these modules and every module of the project they import, also inside functions."""
+    seen: dict[str, str] = {}
+    todo = list(modules)
+    while todo:
+        module = todo.pop()
+        if module not in seen and module not in _FRAME:
+            seen[module], imported = _imports(module)
+            todo.extend(imported)
+    return sha256(seen)
+
+
+class Metadata:
+    """Executions and artifacts of one pipeline root.
+
+    Args:
+      path: the SQLite file.
+      pipeline: the pipeline's name, MLMD's context.
+
+    Raises:
+      UserError: the file cannot be opened as a metadata store.
+    """
+
+    def __init__(self, path: str, pipeline: str):
+        connection = mlmd.ConnectionConfig()
+        connection.sqlite.filename_uri = path
+        connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
+        connection.retry_options.max_num_retries = 10
+        try:
+            self._store = metadata_store.MetadataStore(connection)
+            self._artifact_types = {name: self._store.put_artifact_type(
+                mlmd.ArtifactType(name=name, properties=_ARTIFACT_PROPERTIES), can_add_fields=True) for name in _TYPES}
+            context_type = self._store.put_context_type(mlmd.ContextType(name='pipeline'))
+        except (errors.StatusError, RuntimeError) as error:
+            raise UserError(f'{path} cannot be opened as the metadata store ({str(error).splitlines()[0]}); '
+                            'choose another --pipeline_root, or move the damaged file away.') from error
+        self._context = mlmd.Context(type_id=context_type, name=pipeline)
+
+    def begin(self, stage: str, fingerprint: str, source: str, config: str) -> mlmd.Execution:
+        """Records a running execution; those a killed process left running are marked failed.
+
+        Raises:
+          UserError: another process is doing the same work now.
+        """
+        type_id = self._store.put_execution_type(
+            mlmd.ExecutionType(name=stage, properties=_EXECUTION_PROPERTIES), can_add_fields=True)
+        for execution in self._find(f'type = "{stage}" AND last_known_state = RUNNING'):
+            process = execution.properties['process'].string_value
+            if alive(process):
+                if execution.properties['fingerprint'].string_value == fingerprint:
+                    raise UserError(f'Process {process} is running {stage} with this configuration in the same '
+                                    'pipeline root; wait for it, stop it, or give another --pipeline_root.')
+            else:
+                execution.last_known_state = mlmd.Execution.FAILED
+                self._store.put_executions([execution])
+        execution = mlmd.Execution(type_id=type_id, last_known_state=mlmd.Execution.RUNNING)
+        for key, value in {'fingerprint': fingerprint, 'source': source, 'config': config,
+                           'process': f'{socket.gethostname()} {os.getpid()}'}.items():
+            execution.properties[key].string_value = value
+        [execution.id] = self._store.put_executions([execution])
+        return execution
+
+    def fail(self, execution: mlmd.Execution) -> None:
+        execution.last_known_state = mlmd.Execution.FAILED
+        self._store.put_executions([execution])
+
+    def publish(self, execution: mlmd.Execution, inputs: Iterable[Artifact],
+                outputs: dict[str, tuple[str, str, str]], properties: dict) -> None:
+        """Completes an execution: its events and outputs (key -> type, uri, digest) in one transaction."""
+        execution.last_known_state = mlmd.Execution.COMPLETE
+        execution.properties['found'].string_value = json.dumps(properties, sort_keys=True)
+        stored = self._store.get_artifacts_by_id([artifact.id for artifact in inputs])
+        pairs = [(artifact, mlmd.Event(type=mlmd.Event.INPUT)) for artifact in stored]
+        for key, (type_name, uri, content) in outputs.items():
+            artifact = mlmd.Artifact(type_id=self._artifact_types[type_name], uri=uri, state=mlmd.Artifact.LIVE)
+            artifact.properties['digest'].string_value = content
+            artifact.properties['key'].string_value = key
+            pairs.append((artifact, mlmd.Event(type=mlmd.Event.OUTPUT)))
+        self._store.put_execution(execution, pairs, [self._context], reuse_context_if_already_exist=True)
+
+    def completed(self, stage: str, fingerprint: str | None = None) -> list[tuple[int, str, dict[str, Artifact]]]:
+        """Completed executions, newest first: (id, source hash, outputs by key)."""
+        query = f'type = "{stage}" AND last_known_state = COMPLETE'
+        if fingerprint:
+            query += f' AND properties.fingerprint.string_value = "{fingerprint}"'
+        return [(execution.id, execution.properties['source'].string_value, self._outputs(execution))
+                for execution in self._find(query)]
+
+    def inputs_of(self, execution_id: int) -> list[int]:
+        """The ids of the artifacts an execution read."""
+        return [event.artifact_id for event in self._store.get_events_by_execution_ids([execution_id])
+                if event.type == mlmd.Event.INPUT]
+
+    def _find(self, query: str) -> list[mlmd.Execution]:
+        try:
+            return self._store.get_executions(metadata_store.ListOptions(
+                filter_query=query, order_by=metadata_store.OrderByField.ID, is_asc=False))
+        except errors.NotFoundError:
+            return []
+
+    def _outputs(self, execution: mlmd.Execution) -> dict[str, Artifact]:
+        ids = [event.artifact_id for event in self._store.get_events_by_execution_ids([execution.id])
+               if event.type == mlmd.Event.OUTPUT]
+        found = json.loads(execution.properties['found'].string_value or '{}')
+        return {artifact.properties['key'].string_value: Artifact(
+            artifact.id, artifact.type, artifact.uri, artifact.properties['digest'].string_value, found)
+            for artifact in self._store.get_artifacts_by_id(ids)}
+
+
+def alive(process: str) -> bool:
+    """Whether the process `<host> <pid>` still runs, as far as this host can tell."""
+    host, _, pid = process.rpartition(' ')
+    if host != socket.gethostname():
+        return True  # another machine's; only that machine can tell
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,274 @@
+"""One YAML file holds a whole run: data, input, model, training, export, evaluation, push.
+
+The sections `data` and `model` belong to the modules they name (`data.module: data_prep.wmt`), whose dataclass
+`Config` gives their keys; all others are below. Loading, overriding and locking are
+`official.modeling.hyperparams`; that library checks no types, so every value is checked here against its annotation.
+"""
+import dataclasses
+import difflib
+import importlib
+import importlib.resources
+import os
+import re
+import types
+import typing
+from typing import Any, Literal
+
+import typeguard
+import yaml
+from official.modeling import hyperparams
+
+from data_prep import UserError
+
+DEFAULT = 'demo_translation'
+
+
+@dataclasses.dataclass
+class InputConfig:
+    """How records become batches (`data_prep/input_pipeline.py`).
+
+    A batch has one bucket's shape. With `tokens` set, a bucket of length L holds `tokens / L` rows rounded down to a
+    multiple of `rows_multiple_of`, so any replica count dividing that sees the same batches.
+    """
+    buckets: list[int] = dataclasses.field(default_factory=list)
+    tokens: int | None = None
+    rows: int | None = None
+    rows_multiple_of: int = 8
+
+
+@dataclasses.dataclass
+class TrainConfig:
+    """`jit: auto` compiles with XLA on GPU and TPU and leaves CPUs to the oneDNN graph (README, "Speed")."""
+    steps: int = 100000
+    strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
+    tpu: str = ''
+    jit: bool | Literal['auto'] = 'auto'
+    log_every: int = 50
+    checkpoint_every: int = 1000
+    validate_every: int = 1000
+    keep_checkpoints: int = 5
+    average_checkpoints: int = 5
+
+
+@dataclasses.dataclass
+class ExportConfig:
+    """`jit: false` is what an unmodified TensorFlow Serving can load."""
+    jit: bool = False
+    max_input_length: int = 256
+    warmup_requests: int = 4
+
+
+@dataclasses.dataclass
+class EvaluateConfig:
+    """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
+
+    No threshold at all means no blessing.
+    """
+    split: str = 'test'
+    batch_size: int = 64
+    slices: list[str] = dataclasses.field(default_factory=list)
+    thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class InfraValidateConfig:
+    """How long a fresh process may take to load the model and answer its warm-up requests."""
+    max_seconds: int = 120
+
+
+@dataclasses.dataclass
+class PushConfig:
+    """`destination` is the folder serving watches; empty: `serving/<name>` in the pipeline root."""
+    destination: str = ''
+
+
+_SECTIONS: dict[str, type] = {'input': InputConfig, 'train': TrainConfig, 'export': ExportConfig,
+                              'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
+_MODULES = {'data': 'data_prep', 'model': 'keras_models'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A resolved configuration. `data` and `model` are instances of their modules' own `Config`.
+
+    Attributes:
+      source: the file it came from.
+      values: the same as plain nested dicts, for fingerprints, lineage and `--explain`.
+    """
+    name: str
+    seed: int
+    data: Any
+    input: InputConfig
+    model: Any
+    train: TrainConfig
+    export: ExportConfig
+    evaluate: EvaluateConfig
+    infra_validate: InfraValidateConfig
+    push: PushConfig
+    source: str
+    values: dict
+    data_module: types.ModuleType
+    model_module: types.ModuleType
+
+    @property
+    def is_demo(self) -> bool:
+        return self.values['name'].startswith('demo_')
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, except that 1e-9 is a number (YAML 1.1 wants 1.0e-9)."""
+
+
+_Loader.add_implicit_resolver('tag:yaml.org,2002:float', re.compile(r'^[-+]?\d+(\.\d*)?[eE][-+]?\d+$'),
+                              list('-+0123456789'))
+
+
+def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Config:
+    """Reads a configuration.
+
+    Args:
+      path: a YAML file, or the name of one that ships with the project; None is the demo.
+      overrides: `section.key=value` strings, the value in YAML.
+
+    Returns:
+      The resolved, locked configuration.
+
+    Raises:
+      UserError: no such file, not YAML, an unknown key or a value of the wrong type: named with its place.
+    """
+    source, raw = _read(path or DEFAULT)
+    for override in overrides:
+        _apply(raw, override)
+    modules = {section: _module(source, raw, section) for section in _MODULES}
+    template = _template({section: (modules[section], raw.get(section) or {}) for section in _MODULES})
+    where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
+    _check(where, raw, template, '')
+    template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
+    for field in dataclasses.fields(modules['model'].Config):  # an empty model key follows the data's of the same name
+        if getattr(template.model, field.name) is None and hasattr(template.data, field.name):
+            template.override({'model': {field.name: getattr(template.data, field.name)}}, is_strict=True)
+    template.lock()
+    values = template.as_dict()
+    sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
+    for section, module in modules.items():
+        keys = {key: value for key, value in values[section].items() if key != 'module'}
+        try:
+            sections[section] = module.Config(**keys)
+        except ValueError as error:
+            raise UserError(f'{where}: {section}: {error}') from error
+    return Config(name=values['name'], seed=values['seed'], source=source, values=values,
+                  data_module=modules['data'], model_module=modules['model'], **sections)
+
+
+def _read(path: str) -> tuple[str, dict]:
+    shipped = importlib.resources.files('configs')
+    source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
+    if os.path.exists(source):
+        text = _text(source)
+    elif (shipped / os.path.basename(source)).is_file() and os.path.dirname(source) in ('', 'configs'):
+        source = str(shipped / os.path.basename(source))
+        text = _text(source)
+    else:
+        names = sorted(file.name.removesuffix('.yaml') for file in shipped.iterdir() if file.name.endswith('.yaml'))
+        raise UserError(f'There is no configuration {path!r}; give a YAML file or one of: {", ".join(names)}.')
+    try:
+        raw = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UserError(f'{source} is not YAML: {" ".join(str(error).split())}') from error
+    if not isinstance(raw, dict):
+        raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
+    raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
+    return source, raw
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding='utf-8') as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise UserError(f'{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.') from error
+
+
+def _apply(raw: dict, override: str) -> None:
+    key, equals, text = override.partition('=')
+    if not equals or not all(key.split('.')):
+        raise UserError(f'--set {override}: write section.key=value, for example --set train.steps=100.')
+    try:
+        value = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError as error:
+        raise UserError(f'--set {override}: {text!r} is not a YAML value.') from error
+    *sections, last = key.split('.')
+    for section in sections:
+        raw = raw.setdefault(section, {})
+        if not isinstance(raw, dict):
+            raise UserError(f'--set {override}: {section!r} holds a value, not keys.')
+    raw[last] = value
+
+
+def _module(source: str, raw: dict, section: str):
+    package = _MODULES[section]
+    name = (raw.get(section) or {}).get('module') if isinstance(raw.get(section) or {}, dict) else None
+    if not isinstance(name, str) or not re.fullmatch(rf'{package}(\.\w+)+', name):
+        raise UserError(f'{source}: {section}.module must name a module of {package}, as {package}.<name>; '
+                        f'it is {name!r}.')
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UserError(f'{source}: {section}.module: there is no {name}.') from error
+    if not hasattr(module, 'Config'):
+        raise UserError(f'{source}: {section}.module: {name} has no Config, so it cannot be a {section} section.')
+    return module
+
+
+def _template(modules: dict) -> hyperparams.Config:
+    """All defaults as one hyperparams.Config, a module's preset applied before the file's own values."""
+    fields = [('name', str, ''), ('seed', int, 1)]
+    sections = dict(_SECTIONS)
+    presets = {}
+    for section, (module, raw) in modules.items():
+        sections[section] = dataclasses.make_dataclass(
+            section, [('module', str, module.__name__)], bases=(module.Config,))
+        known = getattr(module, 'PRESETS', {})
+        preset = raw.get('preset', getattr(module.Config, 'preset', None))
+        presets[section] = known.get(preset, {}) if isinstance(preset, str) else {}
+    for section, cls in sections.items():
+        params: Any = dataclasses.dataclass(type(section, (cls, hyperparams.Config), {'__post_init__': _post_init}))
+        fields.append((section, params, dataclasses.field(default_factory=params)))
+    template = dataclasses.make_dataclass('Experiment', fields, bases=(hyperparams.Config,))()
+    template.override(presets, is_strict=True)
+    return template
+
+
+def _post_init(self, default_params=None, restrictions=None):
+    hyperparams.Config.__post_init__(self, default_params, restrictions)
+
+
+def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> None:
+    """Refuses unknown keys and values of the wrong type, by name."""
+    hints = {key: value for key, value in typing.get_type_hints(type(template)).items()
+             if key not in ('default_params', 'restrictions')}
+    for key, value in raw.items():
+        name = f'{prefix}{key}'
+        if key not in hints:
+            close = difflib.get_close_matches(str(key), hints, n=1)
+            hint = f'did you mean {prefix}{close[0]}?' if close else f'known are: {", ".join(sorted(hints))}.'
+            raise UserError(f'{where}: unknown key {name}; {hint}')
+        inner = getattr(template, key)
+        if isinstance(hints[key], type) and issubclass(hints[key], hyperparams.Config):
+            if not isinstance(value, dict):
+                raise UserError(f'{where}: {name} is a section and needs `key: value` lines; it is {value!r}.')
+            _check(where, value, inner, f'{name}.')
+        else:
+            _check_value(where, name, value, hints[key])
+
+
+def _check_value(where: str, name: str, value, hint) -> None:
+    bool_as_number = isinstance(value, bool) and bool not in (hint, *typing.get_args(hint))
+    try:
+        if bool_as_number:
+            raise TypeError
+        typeguard.check_type(name, value, hint)
+    except TypeError as error:
+        expected = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+        expected = expected.replace('typing.', '')
+        raise UserError(f'{where}: {name} must be {expected}; it is {value!r}.') from error

@@ -1,0 +1,204 @@
+"""Evaluates the exported model with TFMA, against thresholds and against the newest blessed model.
+
+    python -m pipelines.evaluate
+    python -m pipelines.evaluate --set evaluate.thresholds.bleu.min=30
+
+Predictions of candidate and baseline are made once and written as two features; TFMA reads them through two SavedModels
+that only pick a column (its model-less mode cannot compare with a baseline). No threshold at all means no blessing.
+"""
+import json
+import os
+import sys
+
+from pipelines import stage
+from pipelines.export import FORMAT
+
+PREDICTIONS = 'predictions.tfrecord'
+
+
+def execute(context: stage.Context) -> None:
+    import tensorflow as tf
+
+    from data_prep import records
+    from pipelines import report
+    from pipelines.pipeline import fresh
+    config = context.config
+    evaluation, blessing = fresh(context.outputs['evaluation']), fresh(context.outputs['blessing'])
+    split = records.open_split(context.inputs['examples'].uri, config.evaluate.split)
+    columns = config.data_module.texts(split.read(range(len(split))))
+    models = {'candidate': context.inputs['model'].uri}
+    baseline = newest_blessed(context.pipeline, context.inputs['model'].digest)
+    if baseline is not None:
+        models['baseline'] = baseline.uri
+    for name, uri in models.items():
+        columns[name] = predict_split(config, os.path.join(uri, FORMAT), columns['source'])
+    path = os.path.join(evaluation, PREDICTIONS)
+    with tf.io.TFRecordWriter(path) as writer:
+        for row in zip(*columns.values()):
+            writer.write(_example(dict(zip(columns, row))))
+    metrics, validation = analyse(config, path, evaluation, list(models))
+    blessed, reasons = decide(config, validation, baseline is not None)
+    verdict = 'BLESSED' if blessed else 'NOT_BLESSED'
+    records.write_atomically(os.path.join(blessing, verdict), '\n'.join(reasons).encode())
+    context.properties.update(metrics=metrics, blessed=blessed, reasons=reasons, examples=len(split),
+                              baseline=baseline.digest if baseline else None)
+    records.write_atomically(os.path.join(evaluation, 'metrics.json'),
+                             json.dumps(context.properties, indent=1).encode())
+    overall = ', '.join(f'{name} {value:.4g}' for name, value in metrics['overall'].items())
+    print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {verdict}: '
+          f'{"; ".join(reasons)}.', flush=True)
+    report.write(fresh(context.outputs['report']), context)
+
+
+def newest_blessed(pipeline, candidate: str):
+    """The newest blessed Model that is not the candidate itself, or None."""
+    models = {outputs['model'].id: outputs['model'] for _, _, outputs in pipeline.metadata.completed('export')}
+    for execution, _, outputs in pipeline.metadata.completed('evaluate'):
+        if outputs['blessing'].properties.get('blessed'):
+            for model in (models[i] for i in pipeline.metadata.inputs_of(execution) if i in models):
+                if model.digest != candidate and os.path.exists(model.uri):
+                    return model
+    return None
+
+
+def predict_split(config, saved_model: str, inputs: list[str]) -> list[str]:
+    """The model's answers, in order, in batches of fixed shapes."""
+    import tensorflow as tf
+
+    from pipelines import predict
+    model = predict.load(saved_model)
+    jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
+    return [result['text'] for result in predict.run(model, inputs, config.evaluate.batch_size, jit)]
+
+
+def _example(row: dict[str, str]) -> bytes:
+    import tensorflow as tf
+    feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+               for name, text in row.items()}
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)
+
+
+def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[dict, object]:
+    """Runs TFMA over a file of predictions.
+
+    Returns:
+      Metrics by slice (`overall`, or a slice's value) and, where there are thresholds, TFMA's validation result.
+    """
+    import tensorflow_model_analysis as tfma
+    eval_config = tfma_config(config, models)
+    shared = [tfma.default_eval_shared_model(
+        pick_column(name, os.path.join(folder, 'columns', name)), tags=['serve'], eval_config=eval_config,
+        model_name=name if len(models) > 1 else '') for name in models]
+    tfma.run_model_analysis(eval_shared_model=shared if len(shared) > 1 else shared[0], eval_config=eval_config,
+                            data_location=predictions, output_path=folder)
+    found: dict[str, dict[str, float]] = {}
+    result = tfma.load_eval_result(folder, model_name='candidate' if len(models) > 1 else None)
+    for slice_key, values in result.slicing_metrics:
+        name = ', '.join(str(value) for _, value in slice_key) if slice_key else 'overall'
+        found[name] = {metric: _number(value) for metric, value in values[''][''].items()
+                       if not metric.endswith('_diff')}
+    validation = tfma.load_validation_result(folder) if config.evaluate.thresholds else None
+    return found, validation
+
+
+def _number(value: dict) -> float:
+    [number] = value.values()
+    return float(number)
+
+
+def pick_column(column: str, folder: str) -> str:
+    """A SavedModel whose prediction is one feature of its example. Returns `folder`."""
+    import tensorflow as tf
+
+    class Column(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+        def serve(self, examples):
+            return tf.io.parse_example(examples, {column: tf.io.FixedLenFeature([1], tf.string)})[column]
+    module = Column()
+    tf.saved_model.save(module, folder, signatures={'serving_default': module.serve})
+    return folder
+
+
+def tfma_config(config, models: list[str]):
+    """The configuration's metrics, slices and thresholds as TFMA's EvalConfig."""
+    import tensorflow_model_analysis as tfma
+
+    from pipelines import metrics
+    specs = [tfma.ModelSpec(name=name if len(models) > 1 else '', signature_name='serving_default',
+                            label_key='target', is_baseline=name == 'baseline') for name in models]
+    metric_configs = []
+    for name in config.model_module.METRICS:
+        class_name, module = metrics.CLASSES[name]
+        bounds = config.evaluate.thresholds.get(name)
+        # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
+        thresholds = [tfma.PerSliceMetricThreshold(
+            slicing_specs=[tfma.SlicingSpec()],
+            threshold=_threshold(tfma, bounds, 'baseline' in models))] if bounds else []
+        metric_configs.append(tfma.MetricConfig(class_name=class_name, module=module, config=json.dumps({'name': name}),
+                                                per_slice_thresholds=thresholds))
+    return tfma.EvalConfig(
+        model_specs=specs, metrics_specs=[tfma.MetricsSpec(metrics=metric_configs)],
+        slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[key]) for key in config.evaluate.slices)])
+
+
+def _threshold(tfma, bounds: dict[str, float], with_baseline: bool):
+    result = tfma.MetricThreshold()
+    if 'min' in bounds:
+        result.value_threshold.lower_bound.value = bounds['min']
+    if 'max' in bounds:
+        result.value_threshold.upper_bound.value = bounds['max']
+    if with_baseline and 'max_drop' in bounds:
+        result.change_threshold.direction = tfma.MetricDirection.HIGHER_IS_BETTER
+        result.change_threshold.absolute.value = -bounds['max_drop']
+    if with_baseline and 'max_rise' in bounds:
+        result.change_threshold.direction = tfma.MetricDirection.LOWER_IS_BETTER
+        result.change_threshold.absolute.value = bounds['max_rise']
+    return result
+
+
+def decide(config, validation, with_baseline: bool) -> tuple[bool, list[str]]:
+    """Whether the model is blessed, and why or why not, in words."""
+    thresholds = config.evaluate.thresholds
+    if not thresholds:
+        return False, ['no threshold is set in evaluate.thresholds, and without one nothing is blessed']
+    reasons = []
+    for by_slice in validation.metric_validations_per_slice:
+        for failure in by_slice.failures:
+            value = failure.metric_value.double_value.value
+            bounds = thresholds.get(failure.metric_key.name, {})
+            if failure.metric_key.is_diff:
+                reasons.append(f'{failure.metric_key.name} changed by {value:+.4g} from the blessed model, '
+                               f'more than {_words(bounds, "max_drop", "max_rise")} allows')
+            else:
+                reasons.append(f'{failure.metric_key.name} is {value:.4g}, outside {_words(bounds, "min", "max")}')
+    if not validation.validation_ok:
+        return False, reasons or ['TFMA found a metric or slice missing']
+    skipped = [f'{name}.{key}' for name, bounds in thresholds.items() for key in bounds
+               if key in ('max_drop', 'max_rise') and not with_baseline]
+    reasons = ['all thresholds are met']
+    if skipped:
+        reasons.append(f'no blessed model yet, so {", ".join(skipped)} could not be checked')
+    return True, reasons
+
+
+def _words(bounds: dict[str, float], *keys: str) -> str:
+    return ' and '.join(f'{key} {bounds[key]:g}' for key in keys if key in bounds)
+
+
+def baseline_digest(pipeline) -> dict:
+    """Evaluation depends on which model it is compared with."""
+    found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)
+    return {'baseline': found.digest if found else None}
+
+
+STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
+                    outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
+                    sections=('model', 'evaluate'), also=baseline_digest)
+
+
+def main(argv=None) -> None:
+    stage.main(STAGE, argv=argv)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,54 @@
+"""What `--explain` prints: the resolved configuration, and what the model is and costs."""
+import sys
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.config import Config
+
+
+def show(config: Config) -> None:
+    """Prints the configuration as YAML, the model's size and cost, and where its presets differ.
+
+    What a model module does not offer (`parameters`, `flops_per_token`, `PRESETS`) is left out.
+    """
+    print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 110)
+    for title, header, rows in (('Model', ('', ''), costs(config)), ('Presets', *presets(config))):
+        if rows:
+            console.print(_table(console, title, header, rows))
+
+
+def costs(config: Config) -> list[tuple[str, str]]:
+    """Size and cost of the model, as far as its module counts them."""
+    module, rows = config.model_module, []
+    if hasattr(module, 'parameters'):
+        rows.append(('parameters', f'{module.parameters(config.model):,}'))
+    if hasattr(module, 'flops_per_token'):
+        flops = module.flops_per_token(config.model)
+        rows.append(('training operations a token', f'{flops:,}'))
+        if config.input.tokens:
+            rows.append(('in the whole run, padding included',
+                         f'about {config.train.steps * config.input.tokens * flops:.2g} '
+                         f'({config.train.steps:,} steps of {config.input.tokens:,} tokens)'))
+    return rows
+
+
+def presets(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The keys some preset changes: header and rows of key, its value in every preset, and this run's."""
+    known = getattr(config.model_module, 'PRESETS', {})
+    keys = dict.fromkeys(key for values in known.values() for key in values)
+    default = type(config.model)  # a dataclass keeps its defaults as class attributes
+    rows = [(key, *(str(values.get(key, getattr(default, key, ''))) for values in known.values()),
+             str(getattr(config.model, key))) for key in keys]
+    return ('key', *known, f'this run ({getattr(config.model, "preset", "")})'), rows
+
+
+def _table(console: Console, title: str, header, rows) -> Table:
+    table = Table(*header, title=title, title_justify='left', show_header=any(header),
+                  box=box.SIMPLE if console.is_terminal else None)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,69 @@
+"""Exports the trained weights as a SavedModel: raw text or image bytes in, text, labels or PNG out.
+
+    python -m pipelines.export
+"""
+import json
+import os
+import sys
+
+from pipelines import stage
+
+FORMAT = 'Format-Serving'
+DESCRIPTION = os.path.join('assets.extra', 'landmark.json')
+WARMUP = os.path.join('assets.extra', 'tf_serving_warmup_requests')
+
+
+def execute(context: stage.Context) -> None:
+    import tensorflow as tf
+
+    from data_prep import records
+    from pipelines import checkpoints
+    from pipelines.pipeline import fresh
+    config, examples = context.config, context.inputs['examples'].uri
+    nets = config.model_module.build(config.model)
+    checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
+    module = config.model_module.serving(nets, config.model, config.data_module.tokenizer(examples),
+                                         config.export.max_input_length, config.export.jit)
+    folder = os.path.join(fresh(context.outputs['model']), FORMAT)
+    tf.saved_model.save(module, folder, signatures=module.signatures())
+    tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
+    description = {'name': config.name, 'model_module': config.values['model']['module'],
+                   'data_module': config.values['data']['module'], 'config': config.values}
+    records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
+    split = records.open_split(examples, 'validation')
+    rows = split.read(range(min(config.export.warmup_requests, len(split))))
+    write_warmup(folder, config.name, config.data_module.texts(rows)['source'])
+    context.properties.update(parameters={name: int(net.count_params()) for name, net in nets.items()},
+                              megabytes=round(_size(folder) / 1e6, 1))
+    print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
+
+
+def write_warmup(folder: str, name: str, lines: list[str]) -> None:
+    """The requests TensorFlow Serving plays before a version is served, so that no user waits for the first call."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+    with tf.io.TFRecordWriter(os.path.join(folder, WARMUP)) as writer:
+        for line in lines:
+            request = predict_pb2.PredictRequest(
+                model_spec=model_pb2.ModelSpec(name=name, signature_name='serving_default'))
+            request.inputs['text'].CopyFrom(tf.make_tensor_proto([line]))
+            log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+            writer.write(log.SerializeToString())
+
+
+def _size(folder: str) -> int:
+    import tensorflow as tf
+    return sum(tf.io.gfile.stat(os.path.join(directory, file)).length
+               for directory, _, files in tf.io.gfile.walk(folder) for file in files)
+
+
+STAGE = stage.Stage('export', execute, needs=('prepare', 'train'), outputs={'model': 'Model'},
+                    sections=('data', 'model', 'export'))
+
+
+def main(argv=None) -> None:
+    stage.main(STAGE, argv=argv)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

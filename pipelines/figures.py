@@ -1,0 +1,112 @@
+"""Figures as SVG that sits in a page: its letters are the page's own, its colours follow light and dark."""
+import html
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+# matplotlib knows no CSS variables: these colours stand in for them and are replaced in the SVG.
+_INK, _FAINT = '#000001', '#000002'
+_SERIES = ('#000003', '#000004', '#000005', '#000006')
+_VARIABLES = {_INK: 'var(--muted)', _FAINT: 'var(--line)',
+              **{colour: f'var(--series-{i})' for i, colour in enumerate(_SERIES, 1)}}
+_STYLE = {
+    'svg.fonttype': 'none', 'svg.hashsalt': 'landmark', 'text.parse_math': False, 'font.size': 9,
+    'text.color': _INK, 'axes.edgecolor': _FAINT, 'axes.labelcolor': _INK, 'axes.titlecolor': _INK,
+    'axes.titlelocation': 'left', 'axes.titlesize': 10, 'axes.spines.top': False, 'axes.spines.right': False,
+    'axes.grid': True, 'axes.grid.axis': 'y', 'axes.axisbelow': True, 'axes.prop_cycle': cycler(color=_SERIES),
+    'grid.color': _FAINT, 'grid.linewidth': 0.6, 'xtick.color': _FAINT, 'ytick.color': _FAINT,
+    'xtick.labelcolor': _INK, 'ytick.labelcolor': _INK, 'legend.frameon': False, 'lines.linewidth': 1.6,
+}
+
+
+def lines(title: str, series: dict[str, list[tuple[int, float]]], marks: Iterable[int] = ()) -> str:
+    """Values over steps.
+
+    Args:
+      title: what the values are.
+      series: label -> (step, value) points; the legend adds each one's last value.
+      marks: steps to mark, such as where a run was resumed.
+
+    Returns:
+      An <svg> element.
+    """
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _figure(title)
+        for label, points in series.items():
+            steps, values = zip(*points)
+            axes.plot(steps, values, label=f'{label} {_short(values[-1])}'.strip(),
+                      marker='o' if len(points) < 20 else '', markersize=3)
+        for step in marks:
+            axes.axvline(step, color=_INK, linewidth=0.8, linestyle=':')
+        axes.set_xlabel('step')
+        axes.xaxis.set_major_formatter(EngFormatter(sep=''))
+        if max(abs(value) for points in series.values() for _, value in points) >= 10_000:
+            axes.yaxis.set_major_formatter(EngFormatter(sep=''))
+        axes.legend(loc='best')
+        return _svg(figure, title)
+
+
+def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] = ()) -> str:
+    """How many records have which length.
+
+    Args:
+      title: what the lengths are of.
+      lengths: label -> one length a record.
+      limits: the buckets' lengths, drawn as lines.
+
+    Returns:
+      An <svg> element.
+    """
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _figure(title)
+        longest = max(int(values.max()) for values in lengths.values())
+        edges = bar_edges(longest)
+        for label, values in lengths.items():
+            axes.stairs(np.histogram(values, edges)[0], edges, label=label, linewidth=1.4)
+        for limit in limits:
+            axes.axvline(limit + 0.5, color=_INK, linewidth=0.8, linestyle=':')
+        axes.set_xlabel('length')
+        axes.set_xlim(0, max([longest, *limits]) + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter(EngFormatter(sep=''))
+        axes.legend(loc='best')
+        return _svg(figure, title)
+
+
+def bar_edges(longest: int) -> np.ndarray:
+    """Edges of at most about 60 bars that hold 0 to `longest`, whole numbers in the middle."""
+    step = 1 + longest // 60
+    return np.arange(0, longest + step + 1, step) - 0.5
+
+
+def _short(value: float) -> str:
+    return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.4g}'
+
+
+def _figure(title: str):
+    figure = Figure(figsize=(3.7, 2.5), layout='constrained')  # no pyplot: no display, nothing global left open
+    axes = figure.add_subplot()
+    axes.set_title(title)
+    return figure, axes
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The figure's <svg> element alone, without what only a file of its own needs."""
+    stream = io.StringIO()
+    figure.savefig(stream, format='svg', transparent=True,
+                   metadata={'Date': None, 'Creator': None, 'Format': None, 'Type': None})
+    text = stream.getvalue()
+    text = text[text.index('<svg'):]
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"| (width|height)="[\d.]+pt"| version="1.1"', '', text)
+    text = re.sub(r'<style.*?</style>', '', text, flags=re.DOTALL)  # it would hold for the whole page
+    text = re.sub(r'<g id="[^"]*"', '<g', text)  # clip paths and markers keep theirs, hashes of what they are
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", 'system-ui, sans-serif', text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return text.replace('<svg', f'<svg role="img" aria-label="{html.escape(title)}"', 1).strip()

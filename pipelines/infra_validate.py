@@ -1,0 +1,93 @@
+"""Loads the exported model in a fresh process and lets it answer its warm-up requests, as a server would.
+
+    python -m pipelines.infra_validate
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from pipelines import stage
+from pipelines.export import FORMAT, WARMUP
+
+
+def execute(context: stage.Context) -> None:
+    from data_prep import records
+    from pipelines.pipeline import fresh
+    folder = fresh(context.outputs['infra_blessing'])
+    saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
+    ok, reason = in_fresh_process(saved_model, context.config.infra_validate.max_seconds)
+    verdict = 'INFRA_BLESSED' if ok else 'INFRA_NOT_BLESSED'
+    records.write_atomically(os.path.join(folder, verdict), reason.encode())
+    context.properties.update(infra_blessed=ok, reason=reason)
+    print(f'infra_validate: {verdict}: {reason}.', flush=True)
+
+
+def in_fresh_process(saved_model: str, max_seconds: float) -> tuple[bool, str]:
+    """Whether a new Python process can serve the model, and what it found."""
+    started = time.monotonic()
+    try:
+        child = subprocess.run([sys.executable, '-m', 'pipelines.infra_validate', '--load', saved_model],
+                               capture_output=True, text=True, timeout=max_seconds)
+    except subprocess.TimeoutExpired:
+        return False, f'loading and answering took longer than infra_validate.max_seconds {max_seconds:g}'
+    if child.returncode:
+        last = (child.stderr.strip().splitlines() or [f'exit code {child.returncode}'])[-1]
+        return False, f'a fresh process could not serve it: {last}'
+    found = json.loads(child.stdout.splitlines()[-1])
+    return True, (f'a fresh process loaded it and answered {found["requests"]} warm-up requests in '
+                  f'{time.monotonic() - started:.0f} s')
+
+
+def serve_warmup(saved_model: str) -> int:
+    """Plays the warm-up requests against the serving signature. Returns how many there were.
+
+    Raises:
+      ValueError: there are none, an answer is missing or not finite, or the graph holds an op no server can run.
+    """
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 (registers the tokenizer's ops, as TensorFlow Serving does)
+    from tensorflow_serving.apis import prediction_log_pb2
+    signature = tf.saved_model.load(saved_model).signatures['serving_default']
+    if must_compile(saved_model):
+        raise ValueError('it holds functions that must be compiled by XLA, which TensorFlow Serving refuses; '
+                         'export with export.jit: false')
+    requests = 0
+    for record in tf.data.TFRecordDataset(os.path.join(saved_model, WARMUP)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        n = next(iter(inputs.values())).shape[0]
+        for name, answer in signature(**inputs).items():
+            if answer.shape[0] != n:
+                raise ValueError(f'{name} has {answer.shape[0]} answers to {n} requests')
+            if answer.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(answer)):
+                raise ValueError(f'{name} is not finite')
+        requests += 1
+    if not requests:
+        raise ValueError('it has no warm-up requests')
+    return requests
+
+
+def must_compile(saved_model: str) -> bool:
+    """Whether any function of the graph is marked for compilation by XLA."""
+    from tensorflow.python.saved_model import loader_impl
+    functions = loader_impl.parse_saved_model(saved_model).meta_graphs[0].graph_def.library.function
+    return any(holder.attr['_XlaMustCompile'].b for function in functions for holder in (function, *function.node_def))
+
+
+STAGE = stage.Stage('infra_validate', execute, needs=('export',), outputs={'infra_blessing': 'InfraBlessing'},
+                    sections=('infra_validate',))
+
+
+def main(argv=None) -> None:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ['--load']:  # the fresh process
+        stage.quiet_libraries()
+        print(json.dumps({'requests': serve_warmup(argv[1])}))
+        return
+    stage.main(STAGE, argv=argv)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

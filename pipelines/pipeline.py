@@ -1,0 +1,144 @@
+"""The frame around every stage: look up, skip or execute, rename into place, publish."""
+import os
+import shutil
+import time
+
+import tensorflow as tf
+import yaml
+
+from data_prep import UserError
+from pipelines import artifacts
+from pipelines.artifacts import Artifact
+from pipelines.config import Config
+from pipelines.stage import Context, Stage, get
+
+
+class Pipeline:
+    """One configuration under one root.
+
+    On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at
+    once, and `<root>/metadata.sqlite`. Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work
+    started again finds it there, which is how training resumes.
+
+    Args:
+      config: the resolved configuration.
+      root: where artifacts go; any path TensorFlow can write.
+      argv: flags passed on to Beam.
+      config_flag: what the user gave as --config, for the commands named in messages.
+    """
+
+    def __init__(self, config: Config, root: str, argv: list[str], config_flag: str | None = None):
+        self.config, self.root, self.argv = config, root, argv
+        self.metadata_path = os.path.join(root, 'metadata.sqlite')
+        if '://' in root:
+            raise UserError(f'--pipeline_root {root}: ML Metadata keeps its SQLite file there, which needs a local or '
+                            'mounted folder; mount the bucket, or give a local root.')
+        self._flags = (f' --config {config_flag}' if config_flag else '')
+        self._metadata: artifacts.Metadata | None = None
+        self._results: dict[str, dict[str, Artifact]] = {}
+        self.skipped: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def metadata(self) -> artifacts.Metadata:
+        if self._metadata is None:
+            os.makedirs(self.root, exist_ok=True)
+            self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
+        return self._metadata
+
+    def command(self, stage: str) -> str:
+        return f'python -m pipelines.{stage}{self._flags}'
+
+    def run(self, stage: Stage) -> dict[str, Artifact]:
+        """Executes a stage, or skips it when nothing it depends on has changed. Returns its outputs by key."""
+        inputs: dict[str, Artifact] = {}
+        for need in stage.needs:
+            inputs.update(self.outputs(need))
+        fingerprint = self._fingerprint(stage, inputs)
+        cached = self._cached(stage, fingerprint)
+        if cached is not None:
+            print(f'{stage.name}: nothing it depends on has changed since {_place(cached)}; skipped.', flush=True)
+            self.skipped.append(stage.name)
+        else:
+            started = time.monotonic()
+            cached = self._execute(stage, inputs, fingerprint)
+            self.seconds[stage.name] = time.monotonic() - started
+        self._results[stage.name] = cached
+        return cached
+
+    def outputs(self, name: str) -> dict[str, Artifact]:
+        """A stage's outputs for this configuration; a demo's missing ones are made on the way.
+
+        Raises:
+          UserError: they are missing, naming the command that makes them.
+        """
+        if name in self._results:
+            return self._results[name]
+        stage = get(name)
+        if self.config.is_demo:
+            return self.run(stage)
+        inputs: dict[str, Artifact] = {}
+        for need in stage.needs:
+            inputs.update(self.outputs(need))
+        found = self._cached(stage, self._fingerprint(stage, inputs))
+        if found is None:
+            raise UserError(f'{self.root} has no finished {name} for this configuration; '
+                            f'run `{self.command(name)}` first, with the same flags.')
+        self._results[name] = found
+        return found
+
+    def _fingerprint(self, stage: Stage, inputs: dict[str, Artifact]) -> str:
+        values = self.config.values
+        return artifacts.sha256({
+            'stage': stage.name, 'seed': values['seed'], 'sections': {name: values[name] for name in stage.sections},
+            'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.also(self)})
+
+    def _source(self, stage: Stage) -> str:
+        values = self.config.values
+        modules = [values[section]['module'] for section in ('data', 'model')
+                   if section in stage.sections or 'model' in stage.sections]  # a model's batches are its data's too
+        return artifacts.source_hash([stage.module, *modules])
+
+    def _cached(self, stage: Stage, fingerprint: str) -> dict[str, Artifact] | None:
+        source = self._source(stage)
+        for _, made_by, outputs in self.metadata.completed(stage.name, fingerprint):
+            whole = all(tf.io.gfile.exists(artifact.uri) for artifact in outputs.values())
+            if made_by == source and whole and stage.current(outputs):
+                return outputs
+        return None
+
+    def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
+        print(f'{stage.name}: started.', flush=True)
+        partial = os.path.join(self.root, stage.name, f'.partial-{fingerprint[:16]}')
+        outputs = {key: os.path.join(partial, key) for key in stage.outputs}
+        for folder in outputs.values():
+            tf.io.gfile.makedirs(folder)
+        execution = self.metadata.begin(stage.name, fingerprint, self._source(stage),
+                                        yaml.safe_dump(self.config.values, sort_keys=False))
+        context = Context(self.config, inputs, outputs, self.argv, {}, self)
+        try:
+            stage.execute(context)
+            digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
+            final = os.path.join(self.root, stage.name, str(execution.id))
+            while tf.io.gfile.exists(final):  # the metadata was removed, the artifacts were not: nothing is overwritten
+                final += '+'
+            tf.io.gfile.rename(partial, final)
+        except BaseException:
+            self.metadata.fail(execution)
+            raise
+        self.metadata.publish(execution, inputs.values(), {
+            key: (stage.outputs[key], os.path.join(final, key), digests[key]) for key in stage.outputs},
+            context.properties)
+        return self.metadata.completed(stage.name, fingerprint)[0][2]
+
+
+def fresh(folder: str) -> str:
+    """Empties a stage's output folder: for stages that start over rather than resume."""
+    if tf.io.gfile.exists(folder):
+        shutil.rmtree(folder) if '://' not in folder else tf.io.gfile.rmtree(folder)
+    tf.io.gfile.makedirs(folder)
+    return folder
+
+
+def _place(outputs: dict[str, Artifact]) -> str:
+    return os.path.dirname(next(iter(outputs.values())).uri)

@@ -1,0 +1,93 @@
+"""Lines in, translations out, in order, with a pushed or exported model.
+
+    python -m pipelines.predict < lines.txt
+    python -m pipelines.predict --model runs/demo_translation/serving/demo_translation < lines.txt
+"""
+import contextlib
+import importlib
+import json
+import os
+import sys
+
+from data_prep import UserError
+from pipelines import stage
+from pipelines.export import DESCRIPTION
+
+
+def load(path: str):
+    """Loads an exported model.
+
+    Args:
+      path: a SavedModel, or a folder of integer versions, of which the highest is taken as serving does.
+
+    Raises:
+      UserError: there is no exported model.
+    """
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
+    if not tf.io.gfile.exists(path):
+        raise UserError(f'--model {path}: there is no such folder.')
+    if not tf.io.gfile.exists(os.path.join(path, 'saved_model.pb')):
+        versions = [int(name.strip('/')) for name in tf.io.gfile.listdir(path) if name.strip('/').isdigit()]
+        if not versions:
+            raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions; '
+                            'run `python -m pipelines.push` to make one.')
+        path = os.path.join(path, str(max(versions)))
+    try:
+        model = tf.saved_model.load(path)
+        with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
+            model.description = json.loads(file.read())
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
+                        'export or push it again.') from error
+    return model
+
+
+def run(model, lines: list[str], batch_size: int = 64, jit: bool = False) -> list[dict]:
+    """Answers of a loaded model, in order, by the batching of the system it is of."""
+    name = model.description['model_module']
+    if not name.startswith('keras_models.'):
+        raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
+    return importlib.import_module(name).predict(model, lines, batch_size, jit)
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('predict', __doc__)
+    flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
+    flags.add_argument('--batch_size', type=int, default=64)
+    flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
+    args = flags.parse_args(argv)
+
+    def work():
+        if args.model:
+            stage.quiet_libraries()
+            model = load(args.model)
+        else:
+            with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
+                pushed = stage.open_pipeline(args).outputs('push')['pushed_model']
+            model = load(pushed.properties['path'])
+        for block in _blocks(sys.stdin.buffer):
+            for result in run(model, block, args.batch_size, args.jit):
+                print(result['text'])
+            sys.stdout.flush()
+    stage.run_command(work)
+
+
+def _blocks(stream, size: int = 4096):
+    """Lines in blocks, so that memory does not grow with their number and answers come before the input ends."""
+    block = []
+    for number, line in enumerate(stream, 1):
+        try:
+            block.append(line.decode('utf-8').rstrip('\r\n'))
+        except UnicodeDecodeError as error:
+            raise UserError(f'standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position '
+                            f'{error.start}); convert it first, for example with iconv.') from error
+        if len(block) == size:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,159 @@
+"""Pushes a blessed model to where TensorFlow Serving finds it; lists what was pushed; goes back to the one before.
+
+    python -m pipelines.push
+    python -m pipelines.push --set push.destination=gs://bucket/models/translation
+    python -m pipelines.push --list
+    python -m pipelines.push --rollback
+
+Only a model blessed by evaluation and by infra validation is pushed. TFX's Pusher takes a blessing it was not
+given for granted; here a missing one means no push.
+"""
+import json
+import os
+import sys
+
+from data_prep import UserError
+from pipelines import stage
+from pipelines.export import FORMAT
+
+
+def execute(context: stage.Context) -> None:
+    from data_prep import records
+    from pipelines import pusher
+    inputs = {key: context.inputs[key] for key in ('model', 'blessing', 'infra_blessing')}
+    check_blessings(inputs)
+    for key, artifact in inputs.items():
+        _check_unchanged(key, artifact)
+    saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
+    destination = destination_of(context.config, context.pipeline.root)
+    lineage = {'pipeline': context.config.name, 'artifacts': {
+        key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in inputs.items()}}
+    path = pusher.publish(saved_model, destination, lineage)
+    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path}
+    records.write_atomically(os.path.join(context.outputs['pushed_model'], 'pushed_model.json'),
+                             json.dumps(pushed, indent=1).encode())
+    context.properties.update(pushed)
+    print(f'push: {path} is the version to serve; {_write_kit(context, path, destination)}', flush=True)
+
+
+def _write_kit(context: stage.Context, path: str, destination: str) -> str:
+    """Writes the serving kit; that its place is closed to us is no reason to call the push failed."""
+    import tensorflow as tf
+
+    from pipelines import serving_kit
+    try:
+        kit = serving_kit.write(path, destination, context.pipeline.command('push'))
+    except tf.errors.OpError as error:
+        return f'the serving kit could not be written beside it ({error.message}).'
+    return f'{os.path.join(kit, "README.md")} says how.'
+
+
+def is_current(outputs: dict) -> bool:
+    """Whether these outputs are of the last push to their destination, so that pushing again changes nothing.
+
+    A rollback since then does not count: it stands until another model is pushed.
+    """
+    from pipelines import pusher
+    pushed = outputs['pushed_model'].properties
+    pushes = [version.number for version in pusher.versions(pushed['destination'])
+              if 'rolled_back_to' not in version.record]
+    return pushes[-1:] == [pushed['version']]
+
+
+def destination_of(config, root: str) -> str:
+    """The folder serving watches: `push.destination`, or one below the pipeline root."""
+    return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
+
+
+def check_blessings(inputs: dict) -> None:
+    """The gate: a model passes with both blessings, and with nothing less.
+
+    Raises:
+      UserError: with the reasons in words, those of evaluation and of infra validation.
+    """
+    objections = [*_objections('blessed by evaluation', inputs['blessing'].uri, 'BLESSED', 'NOT_BLESSED',
+                               'train it further or change evaluate.thresholds'),
+                  *_objections('blessed by infra validation', inputs['infra_blessing'].uri, 'INFRA_BLESSED',
+                               'INFRA_NOT_BLESSED', 'mend what keeps it from being served and export it again')]
+    if objections:
+        raise UserError(f'not pushed: {"; and ".join(objections)}.')
+
+
+def _objections(what: str, folder: str, positive: str, negative: str, remedy: str) -> list[str]:
+    import tensorflow as tf
+    yes, no = (tf.io.gfile.exists(os.path.join(folder, name)) for name in (positive, negative))
+    if yes and not no:
+        return []
+    if not no:
+        return [f'the model is not {what}: {folder} has neither {positive} nor {negative}, so remove that folder '
+                'and run the pipeline again']
+    with tf.io.gfile.GFile(os.path.join(folder, negative), 'rb') as file:
+        lines = file.read().decode('utf-8', 'replace').splitlines()
+    reasons = ', '.join(line.strip().rstrip('.') for line in lines if line.strip())
+    both = f', though {positive} is there too' if yes else ''
+    return [f'the model is not {what} ({reasons or f"{folder} gives no reason"}){both}: {remedy}']
+
+
+def _check_unchanged(key: str, artifact) -> None:
+    """Refuses what was edited after the blessing: it speaks of other bytes."""
+    from pipelines import artifacts
+    if artifacts.digest(artifact.uri) != artifact.digest:
+        raise UserError(f'not pushed: {artifact.uri} was changed after the pipeline wrote it, so this {key} is '
+                        'not the one that was checked; remove that folder and run the pipeline again.')
+
+
+STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
+                    outputs={'pushed_model': 'PushedModel'}, sections=('push',),
+                    also=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
+                    current=is_current)
+
+
+def show(destination: str) -> None:
+    """Prints the versions in a destination, newest first, and checks the files of each."""
+    from pipelines import pusher
+    found = pusher.versions(destination)
+    if not found:
+        raise UserError(f'Nothing has been pushed to {destination}; run `python -m pipelines.push` first.')
+    print(f'{destination} holds {len(found)} version{"s" if len(found) > 1 else ""}, newest first:')
+    for version in reversed(found):
+        lineage = version.record.get('lineage', {})
+        model = lineage.get('artifacts', {}).get('model', {}).get('digest', 'unknown')
+        remarks = [f'damaged: {wrong}' if (wrong := version.damage()) else 'whole']
+        if 'rolled_back_to' in version.record:
+            remarks.append(f'rollback from {version.record["rolled_back_from"]} to {version.origin}')
+        if version is found[-1]:
+            remarks.append('serving loads this one')
+        print(f'  {version.number}  {version.record.get("pushed", "date unknown")}  '
+              f'{lineage.get("pipeline", "pipeline unknown")}  model {model[:12]}  {", ".join(remarks)}')
+
+
+def roll_back(destination: str) -> None:
+    """Goes back to the model served before, and says so."""
+    from pipelines import pusher
+    path = pusher.rollback(destination)
+    record = pusher.verify(path)
+    print(f'push: {path} is served now, with the files of version {record["rolled_back_to"]} instead of those of '
+          f'{record["rolled_back_from"]}.', flush=True)
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('push', __doc__)
+    instead = flags.add_mutually_exclusive_group()
+    instead.add_argument('--list', action='store_true', help='show what was pushed, and check its files')
+    instead.add_argument('--rollback', action='store_true', help='serve the model that was served before this one')
+    args, rest = flags.parse_known_args(argv)
+    if not (args.list or args.rollback):
+        stage.main(STAGE, flags, argv)
+        return
+    if rest:
+        flags.error(f'unknown argument {rest[0]}')
+
+    def work():
+        pipeline = stage.open_pipeline(args)
+        destination = destination_of(pipeline.config, pipeline.root)
+        (show if args.list else roll_back)(destination)
+    stage.run_command(work)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,225 @@
+"""What an evaluation leaves to read: `report.html`, one page that needs no network, and `model_card.md`.
+
+A section appears when what it shows exists, so the same page serves models of text and of images. Numbers are
+those the stages found; the page adds none of its own but counts and quantiles.
+"""
+import collections
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+import shlex
+from typing import Any
+
+import jinja2
+import numpy as np
+import tensorflow as tf
+import yaml
+from markupsafe import Markup
+from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator
+
+from data_prep import UserError, records
+from pipelines import answers, figures, metrics
+from pipelines import config as configs
+from pipelines.stage import Context
+
+PROTOCOLS = {'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {metrics.signature()}',
+             'exact_match': lambda: 'fraction of answers equal to the reference in every character'}
+LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)'}
+DECODING = {'beam_size': 'beam {}', 'alpha': 'length penalty alpha {}',
+            'extra_length': 'at most {} tokens longer than the input'}
+_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}}  # of a run that recorded nothing
+_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts')
+
+
+def write(folder: str, context: Context) -> str:
+    """Writes report and model card of an evaluation.
+
+    Args:
+      folder: where to.
+      context: the evaluate stage's, with its `properties` filled in and its predictions written.
+
+    Returns:
+      The path of `report.html`.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader('pipelines'), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=jinja2.select_autoescape(('html.j2',), default=False))  # what is shown came with the data
+    environment.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
+    facts = gather(context)
+    for name in ('model_card.md', 'report.html'):
+        text = environment.get_template(f'{name}.j2').render(facts)
+        records.write_atomically(os.path.join(folder, name), text.encode())
+    return os.path.join(folder, 'report.html')
+
+
+def gather(context: Context) -> dict[str, Any]:
+    """Everything the templates show, by the names they use."""
+    config, found, run = context.config, context.properties, context.inputs['model_run']
+    manifest = records.read_manifest(context.inputs['examples'].uri)
+    rows = answers.read(os.path.join(context.outputs['evaluation'], 'predictions.tfrecord'))
+    tensorboard = os.path.join(run.uri, 'tensorboard')
+    counts, lengths = manifest['counts'], _lengths(context.inputs['examples'].uri, manifest)
+    return {
+        'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
+        'run': {**_NOTHING, **run.properties},
+        'date': datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
+        'paper': (config.model_module.__doc__ or '').strip().split('\n')[0],
+        'verdict': 'BLESSED' if found['blessed'] else 'NOT_BLESSED',
+        'reasons': list(dict.fromkeys(found['reasons'])),
+        'metrics': _metrics(config, found['metrics']), 'slices': _slices(config, found['metrics'], rows),
+        'answers': answers.choose(rows, config.evaluate.slices, config.seed),
+        'figures': _figures(curves(tensorboard), run.properties.get('resumed_at', 0)),
+        'training': _training(config, run.properties),
+        'decoding': [text.format(getattr(config.model, key)) for key, text in DECODING.items()
+                     if hasattr(config.model, key)],
+        'lengths': {name: np.quantile(values, [0.5, 0.99, 1], method='inverted_cdf').tolist()
+                    for name, values in lengths.items()},
+        'histogram': lengths and Markup(figures.histogram('records by length', lengths, config.input.buckets)),
+        'counts': {split: counts[split] for split in config.data_module.SPLITS if split in counts},
+        'columns': sorted(set().union(*counts.values()),
+                          key=lambda name: (name != 'read', name != 'written', name)),
+        'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
+        'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
+        'lineage': {key: (artifact, os.path.relpath(artifact.uri, context.pipeline.root))
+                    for key, artifact in context.inputs.items()},
+        'versions': _versions(), 'command': command(context), 'tensorboard': shlex.quote(tensorboard),
+        'yaml': yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True),
+    }
+
+
+def curves(tensorboard_dir: str) -> dict[str, list[tuple[int, float]]]:
+    """Scalars of a TensorBoard directory.
+
+    Args:
+      tensorboard_dir: the event files' folder; a missing or empty one has no curves.
+
+    Returns:
+      Tag -> (step, value) in the order of steps. A resumed run repeats steps: what was written last counts.
+    """
+    if not tf.io.gfile.exists(tensorboard_dir):
+        return {}
+    keep_all = {TENSORS: 0}
+    events = EventAccumulator(tensorboard_dir, size_guidance=keep_all, purge_orphaned_data=False)
+    events.Reload()
+    found = {}
+    for tag in events.Tags()[TENSORS]:
+        if events.SummaryMetadata(tag).plugin_data.plugin_name == 'scalars':
+            written = sorted(events.Tensors(tag), key=lambda event: event.wall_time)
+            values = {event.step: float(tf.make_ndarray(event.tensor_proto)) for event in written}
+            found[tag] = sorted(values.items())
+    return found
+
+
+def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list[Markup]:
+    """A figure for every quantity: training beside validation, and all parts of a loss together."""
+    groups: dict[str, dict[str, list]] = {}
+    for tag, points in found.items():
+        base = tag.removeprefix('validation/')
+        title, _, part = base.partition('/')
+        side = 'validation' if tag != base else 'training' if f'validation/{tag}' in found else ''
+        groups.setdefault(title, {})[f'{part} {side}'.strip()] = points
+    groups.pop('steps_per_second', None)  # the rate of tokens or images says it better
+    return [Markup(figures.lines(title.replace('_', ' '), series, [resumed_at] if resumed_at else []))
+            for title, series in groups.items()]
+
+
+def _metrics(config, by_slice: dict[str, dict[str, float]]) -> list[dict]:
+    return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
+             'protocol': PROTOCOLS[name]() if name in PROTOCOLS else '',
+             'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())}
+            for name, value in by_slice['overall'].items()]
+
+
+def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
+    """Metrics by slice, the lowest exact match first; a BLEU of 0 is left out, as a footnote explains."""
+    counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
+    result = [{'name': name, 'count': counts[name],
+               'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
+              for name, values in by_slice.items() if name != 'overall']
+    return sorted(result, key=lambda row: (row['values'].get('exact_match', 0), row['name']))
+
+
+def _training(config, run: dict) -> dict[str, str]:
+    """What training was, in words; only what the run recorded."""
+    facts = {}
+    if 'parameters' in run:
+        facts['parameters'] = ', '.join(f'{name} {count:,}' for name, count in run['parameters'].items())
+    if 'steps' in run:
+        facts['steps'] = f'{run["steps"]:,}'
+    if 'seconds' in run:
+        facts['time'] = _duration(run['seconds'])
+    if run.get('resumed_at'):
+        facts['steps'] += f', resumed at {run["resumed_at"]:,}'
+        facts['time'] += ' since it was resumed'
+    facts['strategy'] = config.train.strategy
+    if 'replicas' in run:
+        facts['strategy'] += f', {run["replicas"]} replica' + 's' * (run['replicas'] > 1)
+    if 'jit' in run:
+        facts['compiled by XLA'] = 'yes' if run['jit'] else 'no'
+    if run.get('averaged_checkpoints'):
+        names = run['averaged_checkpoints']
+        facts['weights'] = names[0] if len(names) == 1 else (
+            f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
+    return facts | {'seed': str(config.seed)}
+
+
+def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
+    """The training records' lengths, by every name the data set's index has."""
+    if not manifest['lengths'] or not manifest['splits'].get('train'):
+        return {}
+    index = records.open_split(examples, 'train').index
+    return {name: index[name] for name in manifest['lengths']} if len(index) else {}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name, package in {'Landmark': 'landmark', 'TensorFlow': 'tensorflow', 'Keras': 'keras'}.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = 'from source'
+    return found | {'Python': platform.python_version()}
+
+
+def command(context: Context) -> str:
+    """The command that repeats this run: its configuration file, and every value that is not the file's own."""
+    values = _flat(context.config.values)
+    try:
+        base = _flat(configs.load(context.config.source).values)
+    except UserError:  # the file has moved since
+        base = values
+    changed = [f'--set {shlex.quote(f"{key}={_flow(value)}")}' for key, value in values.items()
+               if key not in base or base[key] != value]
+    return ' '.join([context.pipeline.command('run'), *changed])
+
+
+def _flat(values: dict) -> dict:
+    return {f'{section}.{key}' if key else section: item for section, value in values.items()
+            for key, item in (value if isinstance(value, dict) else {'': value}).items()}
+
+
+def _flow(value) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=float('inf')).strip().removesuffix('...').strip()
+
+
+def _plain(value) -> str:
+    """A value in words: `min 90, max_drop 1`; hashes are cut."""
+    if isinstance(value, dict):
+        return ', '.join(f'{key} {_plain(item)}' for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ', '.join(map(_plain, value))
+    return value[:12] if isinstance(value, str) and re.fullmatch('[0-9a-f]{64}', value) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours} h {minutes} min' if hours else f'{minutes} min {rest} s' if minutes else f'{rest} s'
+
+
+def _markdown(text: str) -> str:
+    """Text that came with the data, on one line and without meaning to Markdown."""
+    return re.sub(r'([\\`*\[\]<>|#])', r'\\\1', ' '.join(str(text).split()))

@@ -1,0 +1,71 @@
+"""The whole pipeline: raw data in, a gated and pushed SavedModel out. Stages with nothing new to do are skipped.
+
+    python -m pipelines.run
+    python -m pipelines.run --config my.yaml
+"""
+import os
+import sys
+import time
+
+from pipelines import stage
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('run', __doc__)
+    flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
+                       help='how replicas are distributed (train.strategy)')
+    args, rest = flags.parse_known_args(argv)
+
+    def work():
+        started = time.monotonic()
+        pipeline = stage.open_pipeline(args, rest)
+        if args.explain:
+            return
+        results: dict = {}
+        for name in stage.STAGES:
+            results.update(pipeline.run(stage.get(name)))
+        summary(pipeline, results, time.monotonic() - started)
+    stage.run_command(work)
+
+
+def summary(pipeline, results: dict, seconds: float) -> None:
+    """What was left where, what the model answers to a few unseen inputs, and what to type next."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pipelines import predict
+    console = Console(soft_wrap=True, highlight=False)
+    pushed = results['pushed_model'].properties
+    samples = unseen(pipeline.config, results['examples'].uri)
+    if samples:
+        model = predict.load(pushed['path'])
+        table = Table('input', 'the pushed model says', 'reference', title='Unseen inputs', title_justify='left')
+        for source, reference, answer in zip(*samples, predict.run(model, samples[0])):
+            table.add_row(source, answer['text'], reference)
+        console.print(table)
+    artifacts = Table('artifact', 'where', title='Artifacts', title_justify='left')
+    for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
+        where = pushed['path'] if key == 'pushed_model' else results[key].uri
+        artifacts.add_row(results[key].type, os.path.relpath(where))
+    artifacts.add_row('lineage', os.path.relpath(pipeline.metadata_path))
+    console.print(artifacts)
+    done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
+    console.print(f'{done}, {seconds:.0f} s. Next:')
+    for line in (f'echo "{samples[0][0] if samples else "…"}" | {pipeline.command("predict")}',
+                 f'open {os.path.relpath(os.path.join(results["report"].uri, "report.html"))}',
+                 f'tensorboard --logdir {os.path.relpath(results["model_run"].uri)}',
+                 f'{pipeline.command("push")} --list'):
+        console.print(f'  {line}')
+
+
+def unseen(config, examples: str, count: int = 6):
+    """Inputs and references spread evenly over the held-out split, or None where the data are not text."""
+    from data_prep import records
+    split = records.open_split(examples, config.evaluate.split)
+    step = max(1, len(split) // count)
+    columns = config.data_module.texts(split.read(range(step // 2, len(split), step)[:count]))
+    return (columns['source'], columns['target']) if 'source' in columns else None
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,167 @@
+"""What a stage is, and the command line every stage shares.
+
+Imports only the standard library, so that `--help` answers at once; the frame itself is in `pipelines/pipeline.py`.
+"""
+import argparse
+import dataclasses
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from data_prep import UserError
+
+STAGES = ('prepare', 'train', 'export', 'evaluate', 'infra_validate', 'push')
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One step from raw data to a pushed model.
+
+    Attributes:
+      name: its command, `python -m pipelines.<name>`.
+      execute: does the work, reading `context.inputs` and writing into the folders of `context.outputs`.
+      needs: the stages whose outputs it reads.
+      outputs: output key -> artifact type, by TFX's names.
+      sections: the configuration sections its result depends on.
+      also: further values its result depends on, such as its raw files' sizes and times.
+      current: whether the world outside still holds what these outputs, by key, say was done.
+    """
+    name: str
+    execute: Callable[['Context'], None]
+    needs: tuple[str, ...]
+    outputs: dict[str, str]
+    sections: tuple[str, ...]
+    also: Callable[..., dict] = lambda pipeline: {}
+    current: Callable[[dict], bool] = lambda outputs: True
+
+    @property
+    def module(self) -> str:
+        return f'pipelines.{self.name}'
+
+
+@dataclasses.dataclass
+class Context:
+    """What a running stage sees.
+
+    Attributes:
+      config: the resolved configuration.
+      inputs: output key of an earlier stage -> its `artifacts.Artifact`.
+      outputs: output key -> a folder to fill; all are renamed into place together once `execute` returns. What a
+        killed run left there is still there when the same work is started again.
+      argv: flags the stage did not know, which are the Beam runner's.
+      properties: what the stage found out, recorded in ML Metadata and shown in reports.
+      pipeline: for the few stages that look up earlier runs.
+    """
+    config: Any
+    inputs: dict[str, Any]
+    outputs: dict[str, str]
+    argv: list[str]
+    properties: dict[str, Any]
+    pipeline: Any
+
+
+def get(name: str) -> Stage:
+    return importlib.import_module(f'pipelines.{name}').STAGE
+
+
+def parser(command: str, description: str) -> argparse.ArgumentParser:
+    """The flags every command takes."""
+    result = argparse.ArgumentParser(prog=f'python -m pipelines.{command}', description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    result.add_argument('--config', metavar='FILE', help='YAML file, or the name of a shipped one (default: the demo)')
+    result.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
+                        help='override one value, as train.steps=100; may be repeated')
+    result.add_argument('--pipeline_root', metavar='DIR', help='where artifacts and metadata go (default: runs/<name>)')
+    result.add_argument('--explain', action='store_true',
+                        help='print the resolved configuration, the model\'s size and cost, and leave')
+    return result
+
+
+def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> None:
+    """Runs one stage as a command."""
+    flags = flags or parser(stage.name, sys.modules[stage.execute.__module__].__doc__ or '')
+    args, rest = flags.parse_known_args(argv)
+    if rest and stage.name != 'prepare':  # only a Beam job passes flags on
+        flags.error(f'unknown argument {rest[0]}')
+
+    def run():
+        pipeline = open_pipeline(args, rest)
+        if not args.explain:
+            pipeline.run(stage)
+    run_command(run)
+
+
+def open_pipeline(args: argparse.Namespace, rest=()):
+    """The pipeline for parsed flags; with `--explain` it is printed instead of run."""
+    quiet_libraries()
+    from pipelines import config, pipeline
+    overrides = list(args.overrides)
+    if getattr(args, 'strategy', None):
+        overrides.append(f'train.strategy={args.strategy}')
+    resolved = config.load(args.config, overrides)
+    if args.explain:
+        from pipelines import explain
+        explain.show(resolved)
+    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), list(rest),
+                             args.config)
+
+
+def quiet_libraries() -> None:
+    """Keeps start-up chatter of TensorFlow, absl and Google's clients off the user's screen."""
+    import logging as python_logging
+    import warnings
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    warnings.filterwarnings('ignore', category=FutureWarning)
+    warnings.filterwarnings('ignore', category=DeprecationWarning)
+    warnings.filterwarnings('ignore', category=UserWarning)
+    from absl import logging
+    logging.set_verbosity(logging.ERROR)
+    python_logging.getLogger('tensorflow').setLevel(python_logging.ERROR)
+    # A local Beam worker logs every exception it passes on; what it passes on is reported here, once.
+    python_logging.getLogger('apache_beam.runners.common').setLevel(python_logging.CRITICAL)
+
+
+def run_command(work: Callable[[], None]) -> None:
+    """Runs `work`; a user's mistake becomes one sentence and exit code 2, never a traceback."""
+    try:
+        work()
+    except UserError as error:
+        sys.exit(_say_error(str(error)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        sentence = _environment_sentence(error)
+        if sentence is None:
+            raise
+        sys.exit(_say_error(sentence))
+
+
+def _say_error(sentence: str) -> int:
+    print(f'error: {sentence}', file=sys.stderr, flush=True)
+    return 2
+
+
+_REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
+             errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
+             errno.ENOTDIR: 'choose a path below folders, with --pipeline_root',
+             errno.EROFS: 'choose a folder that can be written, with --pipeline_root',
+             errno.EACCES: 'choose a folder you may write, with --pipeline_root',
+             errno.EPERM: 'choose a folder you may write, with --pipeline_root'}
+
+
+def _environment_sentence(error: BaseException) -> str | None:
+    """A sentence for a full, read-only or forbidden disk, however a library wrapped the error; else None."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, UserError):
+            return str(seen)
+        if isinstance(seen, OSError) and seen.errno in _REMEDIES:
+            return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}; {_REMEDIES[seen.errno]}.'
+        for code, remedy in _REMEDIES.items():  # TensorFlow's file errors carry the text, not the number
+            if os.strerror(code) in str(seen):
+                return f'{str(seen).splitlines()[0]}; {remedy}.'
+        seen = seen.__cause__ or seen.__context__
+    return None

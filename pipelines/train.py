@@ -1,0 +1,29 @@
+"""Trains the model of a configuration, and resumes exactly where a killed run stopped.
+
+    python -m pipelines.train --strategy mirrored
+    python -m pipelines.train --config my.yaml --set train.steps=20000
+"""
+import sys
+
+from pipelines import stage
+
+
+def execute(context: stage.Context) -> None:
+    from pipelines import trainer
+    found = trainer.train(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
+    context.properties.update(found)
+
+
+STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
+                    sections=('model', 'input', 'train'))
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('train', __doc__)
+    flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
+                       help='how replicas are distributed (train.strategy)')
+    stage.main(STAGE, flags, argv)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

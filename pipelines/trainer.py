@@ -1,0 +1,234 @@
+"""One trainer for every paper, on Orbit.
+
+Orbit owns the loop, summaries, checkpoints and preemption. Ours are the step, the input position and the exact resume:
+batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
+restore.
+"""
+import contextlib
+import io
+import json
+import os
+import time
+from collections.abc import Callable
+
+import orbit
+import tensorflow as tf
+
+from data_prep import UserError, input_pipeline, records
+from pipelines import checkpoints
+from pipelines import strategy as strategies
+from pipelines.config import Config
+from pipelines.progress import Progress
+
+
+class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
+    """Trains `nets` by the model module's `loss_fn` and `optimizers`: `losses[k]` updates exactly `nets[k]`.
+
+    The loop is Python, a compiled function a step: every bucket has its own static shape, so there is one trace a
+    bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
+
+    Args:
+      jit: whether forward and backward are compiled by XLA. The gradients are applied outside it, the one form that
+        works with several replicas.
+    """
+
+    def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, jit: bool):
+        self.config, self.strategy = config, strategy
+        self.model, self.data = config.model_module, config.data_module
+        self.traces = 0
+        self.save_if_preempted: Callable[[], None] = lambda: None
+        self._totals: list[dict] = []
+        with strategy.scope():
+            tf.keras.utils.set_random_seed(config.seed)
+            self.nets = self.model.build(config.model)
+            self.optimizers = self.model.optimizers(config.model)
+            for name, optimizer in self.optimizers.items():
+                optimizer.build(self.nets[name].trainable_variables)
+            self.global_step = orbit.utils.create_global_step()
+        self._compute = tf.function(self._forward_backward, jit_compile=True) if jit else self._forward_backward
+        self._examples = examples
+        options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
+        orbit.StandardTrainer.__init__(self, None, options)
+        orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
+            use_tf_function=False, recreate_iterator_for_each_eval=True))
+
+    @property
+    def checkpoint(self) -> tf.train.Checkpoint:
+        return tf.train.Checkpoint(nets=checkpoints.by_name(self.nets), optimizers=self.optimizers,
+                                   step=self.global_step)
+
+    def _dataset(self, split: str):
+        """Training batches from the current step on, or the validation set once, in order."""
+        c = self.config
+        training = split == 'train'
+        rows = input_pipeline.rows_per_bucket(c.input.buckets, c.input.tokens, c.input.rows, c.input.rows_multiple_of)
+        part = records.open_split(self._examples, split)
+        batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None)
+        start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
+
+        def make(context: tf.distribute.InputContext):
+            replicas = context.num_replicas_in_sync
+            local = replicas // context.num_input_pipelines
+            return input_pipeline.dataset(part, batches, self.data.decode, start, stop, replicas,
+                                          context.input_pipeline_id * local, local)
+        return self.strategy.distribute_datasets_from_function(make)
+
+    def train_loop_begin(self):
+        # Here rather than in an action, which Orbit calls before it has written the loop's summaries.
+        self.save_if_preempted()
+        if self.train_dataset is None:  # made here, when the step is restored
+            self.train_dataset = self._dataset('train')
+        self._totals, self._started = [], time.monotonic()
+
+    def train_step(self, iterator):
+        batch = next(iterator)
+        batch.pop('id')
+        self._totals.append(self._train(batch))
+
+    def train_loop_end(self):
+        result, units = _means(self._totals)
+        seconds = time.monotonic() - self._started
+        rates = {name: optimizer.learning_rate for name, optimizer in self.optimizers.items()}
+        names = {f'learning_rate/{name}' if len(rates) > 1 else 'learning_rate': float(rate)
+                 for name, rate in rates.items()}
+        return {**result, **names, f'{self.model.UNIT}_per_second': units / seconds}
+
+    def eval_begin(self):
+        self._eval_totals: list[dict] = []
+
+    def eval_step(self, iterator):
+        batch = next(iterator)
+        batch.pop('id')
+        self._eval_totals.append(self._evaluate(batch))
+
+    def eval_end(self):
+        return {f'validation/{name}': value for name, value in _means(self._eval_totals)[0].items()}
+
+    @tf.function
+    def _train(self, batch):
+        return self._reduce(self.strategy.run(self._replica_step, [batch]))
+
+    @tf.function
+    def _evaluate(self, batch):
+        def evaluate(batch):
+            losses, metrics = self.model.loss_fn(self.nets, batch, tf.zeros([2], tf.int32), False, self.config.model)
+            return {f'loss/{name}': value for name, value in losses.items()} | metrics
+        return self._reduce(self.strategy.run(evaluate, [batch]))
+
+    def _replica_step(self, batch):
+        self.traces += 1
+        replica = tf.distribute.get_replica_context()
+        draw = tf.cast(self.global_step, tf.int32) * replica.num_replicas_in_sync + replica.replica_id_in_sync_group
+        seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
+        gradients, losses, metrics = self._compute(batch, seed)
+        for name, optimizer in self.optimizers.items():
+            # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
+            normaliser = tf.maximum(replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1]), 1.0)
+            scaled = [gradient / normaliser for gradient in gradients[name]]
+            optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
+        self.global_step.assign_add(1)
+        return {f'loss/{name}': value for name, value in losses.items()} | metrics
+
+    def _forward_backward(self, batch, seed):
+        """The losses' sums and gradients on one replica."""
+        with tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
+            losses, metrics = self.model.loss_fn(self.nets, batch, seed, True, self.config.model)
+        gradients = {}
+        for name in self.optimizers:
+            variables = self.nets[name].trainable_variables
+            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in
+                               tape.gradient(losses[name][0], variables, unconnected_gradients='zero')]
+        return gradients, losses, metrics
+
+    def _reduce(self, values):
+        return {name: tuple(self.strategy.reduce(tf.distribute.ReduceOp.SUM, part, None) for part in pair)
+                for name, pair in values.items()}
+
+
+def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
+    """Sums over steps divided by summed normalisers, and the first loss's normaliser: tokens or images."""
+    sums: dict[str, list[float]] = {}
+    for total in totals:
+        for name, (value, normaliser) in total.items():
+            pair = sums.setdefault(name, [0.0, 0.0])
+            pair[0] += float(value)
+            pair[1] += float(normaliser)
+    result = {name: value / max(normaliser, 1.0) for name, (value, normaliser) in sums.items()}
+    names = [name for name in result if name.startswith('loss/')]
+    if len(names) == 1:
+        result = {'loss': result.pop(names[0]), **result}
+    return result, sums[names[0]][1] if names else 0.0
+
+
+def train(config: Config, examples: str, run: str) -> dict:
+    """Trains to `train.steps`, resuming at the newest checkpoint in `run`.
+
+    Args:
+      config: the resolved configuration.
+      examples: the data set's folder.
+      run: the ModelRun folder: checkpoints/, tensorboard/, weights (the mean of the last checkpoints).
+
+    Returns:
+      What training found out, for lineage and reports.
+
+    Raises:
+      UserError: the checkpoint is of another model, or the data set is damaged.
+    """
+    strategy = strategies.make(config.train)
+    tf.config.experimental.enable_op_determinism()
+    jit = strategies.accelerated(strategy) if config.train.jit == 'auto' else bool(config.train.jit)
+    trainer = Trainer(config, strategy, examples, jit)
+    manager = tf.train.CheckpointManager(
+        trainer.checkpoint, os.path.join(run, 'checkpoints'), step_counter=trainer.global_step,
+        max_to_keep=max(config.train.keep_checkpoints, config.train.average_checkpoints))
+    if manager.latest_checkpoint:
+        checkpoints.check(trainer.nets, manager.latest_checkpoint)
+    orbit_log = io.StringIO()
+    with contextlib.redirect_stdout(orbit_log):  # Orbit prints a line a loop; ours say the same with time left
+        controller = orbit.Controller(
+            global_step=trainer.global_step, trainer=trainer, evaluator=trainer, strategy=strategy,
+            steps_per_loop=lambda step: min(config.train.log_every, config.train.checkpoint_every
+                                            - step % config.train.checkpoint_every),
+            checkpoint_manager=manager, summary_dir=os.path.join(run, 'tensorboard'),
+            eval_summary_dir=os.path.join(run, 'tensorboard'))
+    started = int(trainer.global_step.numpy())
+    if started:
+        print(f'train: resuming at step {started:,} of {config.train.steps:,}.', flush=True)
+    # Every so many steps exactly: Orbit's own interval would count from wherever the first loop ends.
+    save = orbit.actions.ConditionalAction(
+        lambda _: trainer.global_step % config.train.checkpoint_every == 0 or trainer.global_step == config.train.steps,
+        lambda _: manager.save(checkpoint_number=trainer.global_step))
+    preempted = orbit.actions.SaveCheckpointIfPreempted(
+        strategy.cluster_resolver, manager, checkpoint_number=trainer.global_step)
+    trainer.save_if_preempted = lambda: preempted(None)
+    seconds = time.monotonic()
+    with Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress:
+        controller.train_actions = (progress.train_action, save)
+        controller.eval_actions = (progress.eval_action,)
+        with contextlib.redirect_stdout(orbit_log), _user_errors():
+            result = controller.train_and_evaluate(config.train.steps, eval_interval=config.train.validate_every)
+    seconds = time.monotonic() - seconds
+    last = manager.checkpoints[-config.train.average_checkpoints:]
+    checkpoints.assign_mean(trainer.nets, last)
+    averaged = trainer.evaluate(tf.constant(-1))
+    checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
+    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(seconds, 1), 'jit': jit,
+             'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
+             'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
+             'last': {name: float(value) for name, value in (result or {}).items()},
+             'averaged': {name: float(value) for name, value in averaged.items()},
+             'averaged_checkpoints': [os.path.basename(path) for path in last]}
+    records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
+    return found
+
+
+@contextlib.contextmanager
+def _user_errors():
+    """A damaged record is found inside tf.data, which wraps the sentence in its own error."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        for line in str(error).splitlines():
+            if 'UserError: ' in line:
+                raise UserError(line.split('UserError: ', 1)[1]) from error
+        raise

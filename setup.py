@@ -1,0 +1,52 @@
+"""Landmark: the papers that made deep learning, as production TensorFlow pipelines.
+
+The core requirement is what Beam workers need; training, the gate and serving are the extra `train`.
+"""
+import sys
+
+import setuptools
+
+if sys.version_info[:2] != (3, 11):
+    sys.exit('Landmark needs Python 3.11, the last one TensorFlow 2.15 supports; this is '
+             f'{sys.version_info.major}.{sys.version_info.minor}.')
+
+CORE = [
+    'apache-beam[gcp]>=2.72,<3',
+    'babel>=2.14',
+    'google-crc32c>=1.5',
+    'numpy>=1.26,<2',
+    'sentencepiece>=0.2,<0.3',
+    'tensorflow>=2.15.1,<2.16',
+]
+TRAIN = [
+    'jinja2>=3.1',
+    'keras>=2.15,<2.16',
+    'matplotlib>=3.8',
+    'ml-metadata>=1.17,<1.18',
+    'pyyaml>=6',
+    'rich>=13',
+    'sacrebleu>=2.4,<3',
+    'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
+    'tensorboard>=2.15,<2.16',
+    'tensorflow-addons>=0.23,<0.24',
+    'tensorflow-data-validation>=1.15.1,<1.16',
+    'tensorflow-model-analysis>=0.46,<0.47',
+    'tensorflow-serving-api>=2.15,<2.16',
+    'tensorflow-text>=2.15,<2.16',
+    'tf-models-official>=2.15,<2.16',
+    'typeguard>=2.7,<3',
+]
+TEST = ['mypy>=1.11', 'pytest>=8', 'ruff>=0.6', 'types-PyYAML']
+
+setuptools.setup(
+    name='landmark',
+    version='0.1.0',
+    description=__doc__.splitlines()[0],
+    license='Apache-2.0',
+    python_requires='>=3.11,<3.12',
+    packages=['configs', *setuptools.find_packages(include=['data_prep', 'data_prep.*', 'keras_models',
+                                                            'keras_models.*', 'pipelines', 'pipelines.*'])],
+    package_data={'configs': ['*.yaml'], 'pipelines': ['templates/*', 'serving_kit/*']},
+    install_requires=CORE,
+    extras_require={'train': TRAIN, 'test': TRAIN + TEST},
+)

@@ -1,0 +1,69 @@
+"""Configurations: what is refused, and how it is said."""
+import pytest
+
+from data_prep import UserError
+from keras_models import transformer
+from pipelines import config
+
+
+@pytest.mark.parametrize('override, message', [
+    ('train.stpes=3', r'unknown key train\.stpes; did you mean train\.steps\?'),
+    ('colour=red', 'unknown key colour; known are: data'),
+    ('train.steps=abc', r"train\.steps must be int; it is 'abc'"),
+    ('train.steps=true', r'train\.steps must be int; it is True'),
+    ('train.steps=1.5', r'train\.steps must be int; it is 1\.5'),
+    ('train=3', 'train is a section and needs'),
+    ('model.norm=sideways', r"model\.norm must be Literal\['post', 'pre'\]; it is 'sideways'"),
+    ('model.P_drop=[1]', r'model\.P_drop must be float'),
+    ('input.buckets=[8,x]', r'input\.buckets must be list\[int\]'),
+    ('evaluate.thresholds.bleu.min=high', r'evaluate\.thresholds must be dict'),
+    ('model.h=5', r'model: d_model 32 is no multiple of h 5'),
+    ('model.module=os', r"model\.module must name a module of keras_models, .* it is 'os'"),
+    ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
+    ('model.module=keras_models.nothing', r'there is no keras_models\.nothing'),
+    ('model.module=keras_models.losses', 'keras_models.losses has no Config'),
+    ('data.train=[]', 'data: train, validation and test must each list files'),
+    ('train.steps', 'write section.key=value'),
+    ('.steps=3', 'write section.key=value'),
+    ('train.steps.more=3', "'steps' holds a value, not keys"),
+    ('train.steps=[', 'is not a YAML value'),
+])
+def test_a_mistake_is_one_sentence_that_names_it(config_file, override, message):
+    with pytest.raises(UserError, match=message) as error:
+        config.load(config_file, [override])
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('text, message', [
+    (b'data: [', 'is not YAML'), (b'3', 'must hold `key: value` sections'), (b'\xff\xfe', 'is not UTF-8'),
+    (b'data: {module: data_prep.wmt}', 'model.module must name'), (b'data: 5', 'data.module must name'),
+    (b'!!python/object/apply:os.system ["true"]', 'is not YAML')])
+def test_a_file_that_is_no_configuration_is_named(tmp_path, text, message):
+    path = tmp_path / 'odd.yaml'
+    path.write_bytes(text)
+    with pytest.raises(UserError, match=message):
+        config.load(str(path))
+    with pytest.raises(UserError, match='There is no configuration'):
+        config.load(str(tmp_path / 'missing.yaml'))
+
+
+def test_values_come_from_preset_then_file_then_override(config_file):
+    loaded = config.load(config_file, ['model.preset=official'])
+    assert loaded.model.norm == 'pre' and loaded.model.beta_2 == 0.997
+    assert loaded.model.warmup_steps == 60  # the file's own value
+    assert config.load(config_file, ['model.preset=official', 'model.norm=post']).model.norm == 'post'
+
+
+def test_the_models_vocabulary_is_the_datas_unless_given(config_file):
+    assert config.load(config_file).model.vocab_size == 90
+    assert config.load(config_file, ['model.vocab_size=100']).model.vocab_size == 100
+
+
+def test_1e_9_is_a_number(config_file):
+    assert config.load(config_file, ['model.epsilon=1e-9']).model.epsilon == 1e-9
+
+
+def test_without_a_file_it_is_the_demo():
+    demo = config.load()
+    assert demo.name == 'demo_translation' and demo.is_demo and demo.data.samples == 'cldr'
+    assert transformer.parameters(demo.model) > 0

@@ -1,0 +1,23 @@
+"""`--explain`: the counts it prints are the paper's, and what a model module does not offer is left out."""
+import dataclasses
+import re
+import types
+
+from pipelines import config as configs
+from pipelines import explain
+
+
+def test_explain_counts_table_3(capsys):
+    base = ['model.N=6', 'model.d_model=512', 'model.d_ff=2048', 'model.h=8', 'data.vocab_size=37000']
+    explain.show(configs.load(None, [*base, 'model.preset=paper', 'input.tokens=1000', 'train.steps=2000']))
+    out = capsys.readouterr().out
+    assert re.search(r'parameters +63,045,632', out) and f'{6 * 63045632:,}' in out and 'about 7.6e+14' in out
+    assert re.search(r'beta_2 +0.98 +0.997 +0.98', out) and re.search(r'norm +post +pre +post', out)
+    assert 'vocab_size: 37000' in out and '\x1b' not in out
+
+
+def test_explain_leaves_out_what_a_module_does_not_count(capsys):
+    config = dataclasses.replace(configs.load(), model_module=types.ModuleType('plain'))
+    explain.show(config)
+    out = capsys.readouterr().out
+    assert 'module: keras_models.transformer' in out and 'parameters' not in out and 'Presets' not in out

@@ -1,0 +1,249 @@
+"""The whole way, on a tiny corpus, by the commands a user types: real files, real Beam, real SavedModels."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sacrebleu
+import tensorflow as tf
+import tensorflow_text  # noqa: F401
+
+from conftest import WORDS, command
+from data_prep import UserError, records, wmt
+from keras_models import translator
+from pipelines import checkpoints, config, evaluate, infra_validate, metrics, predict, stage
+from pipelines.pipeline import Pipeline
+
+STEPS = ['--set', 'train.steps=400', '--set', 'train.checkpoint_every=100', '--set', 'train.validate_every=400',
+         '--set', 'train.log_every=100', '--set', 'model.d_model=64', '--set', 'model.warmup_steps=100',
+         '--set', 'model.P_drop=0', '--set', 'input.tokens=1024']
+
+
+@pytest.fixture(scope='module')
+def finished(config_file, tmp_path_factory):
+    """A pipeline root after `python -m pipelines.run`, and what it printed."""
+    root = tmp_path_factory.mktemp('root')
+    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root, done.stdout
+
+
+@pytest.fixture(scope='module')
+def pipeline(finished, config_file):
+    return Pipeline(config.load(config_file, STEPS[1::2]), str(finished[0]), [])
+
+
+@pytest.fixture(scope='module')
+def model(pipeline):
+    return predict.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+
+
+def lines(pipeline, split='test'):
+    part = records.open_split(pipeline.outputs('prepare')['examples'].uri, split)
+    return wmt.texts(part.read(range(len(part))))
+
+
+def test_every_artifact_is_where_tfx_would_look(finished):
+    root, printed = finished
+    for pattern in ('prepare/*/examples/Split-train/*.tfrecord', 'prepare/*/examples/manifest.json',
+                    'train/*/model_run/weights.index', 'train/*/model_run/tensorboard/events*',
+                    'export/*/model/Format-Serving/saved_model.pb',
+                    'export/*/model/Format-Serving/assets.extra/tf_serving_warmup_requests',
+                    'evaluate/*/blessing/BLESSED', 'evaluate/*/evaluation/eval_config.json',
+                    'evaluate/*/report/report.html', 'evaluate/*/report/model_card.md',
+                    'infra_validate/*/infra_blessing/INFRA_BLESSED', 'serving/tiny/*/saved_model.pb',
+                    'metadata.sqlite'):
+        assert len(list(root.glob(pattern))) >= 1, pattern
+    assert not list(root.rglob('.partial-*'))
+    for text in ('Unseen inputs', 'Artifacts', 'python -m pipelines.predict --config', 'tensorboard --logdir'):
+        assert text in printed
+
+
+def test_it_learned(finished):
+    [found] = [json.loads(path.read_text()) for path in finished[0].glob('evaluate/*/evaluation/metrics.json')]
+    assert found['metrics']['overall']['bleu'] > 60
+    assert set(found['metrics']) == {'overall', 'short', 'long'}
+
+
+def test_a_second_run_skips_everything_and_says_so(finished, config_file):
+    root, _ = finished
+    again = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS)
+    assert again.stdout.count('nothing it depends on has changed') == len(stage.STAGES)
+    assert '0 stages run, 6 skipped' in again.stdout
+    assert len(list((root / 'train').iterdir())) == 1
+
+
+def test_the_metrics_are_sacrebleus(pipeline, finished):
+    [path] = finished[0].glob('evaluate/*/evaluation/predictions.tfrecord')
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('target', 'candidate', 'kind')}
+    rows = [{name: value.numpy().decode() for name, value in tf.io.parse_single_example(record, features).items()}
+            for record in tf.data.TFRecordDataset(str(path))]
+    found = pipeline.outputs('evaluate')['evaluation'].properties['metrics']
+    for name in ('overall', 'short', 'long'):
+        some = [row for row in rows if name in ('overall', row['kind'])]
+        answers, references = [row['candidate'] for row in some], [row['target'] for row in some]
+        assert found[name]['bleu'] == pytest.approx(sacrebleu.corpus_bleu(answers, [references]).score, abs=1e-9)
+        assert found[name]['exact_match'] == pytest.approx(np.mean([a == b for a, b in zip(answers, references)]))
+    assert metrics.signature().startswith('nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp')
+
+
+def test_both_signatures_and_the_batched_way_agree(model, pipeline):
+    source = lines(pipeline)['source'][:8]
+    direct = model.signatures['serving_default'](text=tf.constant(source))
+    serialized = [tf.train.Example(features=tf.train.Features(feature={'source': tf.train.Feature(
+        bytes_list=tf.train.BytesList(value=[line.encode()]))})).SerializeToString() for line in source]
+    by_example = model.signatures['tf_examples'](examples=tf.constant(serialized))
+    batched = predict.run(model, source)
+    compiled = predict.run(model, source, jit=True)
+    for key in ('text', 'score', 'truncated'):
+        np.testing.assert_array_equal(direct[key], by_example[key])
+    for results in (batched, compiled):
+        assert [result['text'].encode() for result in results] == direct['text'].numpy().tolist()
+        np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
+
+
+def test_reloaded_equals_in_memory(model, pipeline):
+    fresh = translator.Translation(*in_memory(pipeline))
+    source = tf.constant(lines(pipeline)['source'][:8])
+    for key, value in fresh.serve(source).items():
+        np.testing.assert_array_equal(value, model.serve(source)[key])
+
+
+def test_predict_answers_every_line_in_order(finished, config_file, pipeline):
+    """Text in, text out through the pushed model in a process of its own: empty, odd and very long lines included."""
+    found = lines(pipeline)
+    words = list(WORDS)
+    odd = ['', '   ', 'one two', '日本語', '\tthree\x00four', ' '.join(words * 40), 'x' * 500]
+    text = [*found['source'], *odd, *found['source'][::-1]]
+    root = finished[0]
+    done = command('pipelines.predict', '--model', str(root / 'serving' / 'tiny'), input='\n'.join(text) + '\n')
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.split('\n')[:-1]
+    n = len(found['source'])
+    assert len(answers) == len(text)
+    assert answers[:n] == answers[n + len(odd):][::-1]  # order, and independence of neighbours
+    assert answers[n:n + 2] == ['', '']
+    assert len(answers[n + 5].split()) > 200  # 400 words in, translated in parts, not cut off
+    flags = ['--config', config_file, '--pipeline_root', str(root), *STEPS]
+    pushed = command('pipelines.predict', *flags, input=found['source'][0])
+    assert pushed.stdout == answers[0] + '\n'
+
+
+def test_predict_names_what_it_cannot_read(finished, tmp_path):
+    done = command('pipelines.predict', '--model', str(tmp_path), input='one\n')
+    assert done.returncode == 2 and 'neither a SavedModel nor a folder of pushed versions' in done.stderr
+    done = command('pipelines.predict', '--model', str(tmp_path / 'no'), input='one\n')
+    assert done.returncode == 2 and 'there is no such folder' in done.stderr and 'Traceback' not in done.stderr
+
+
+def test_no_function_must_be_compiled_unless_asked(pipeline, tmp_path):
+    """With export.jit the model answers the same here, and infra validation says why no server would take it."""
+    saved_model = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
+    assert not infra_validate.must_compile(saved_model)
+    compiled = translator.Translation(*in_memory(pipeline), jit=True)
+    tf.saved_model.save(compiled, str(tmp_path), signatures=compiled.signatures())
+    assert infra_validate.must_compile(str(tmp_path))
+    ok, reason = infra_validate.in_fresh_process(str(tmp_path), 120)
+    assert not ok and 'must be compiled by XLA' in reason
+    source = tf.constant(lines(pipeline)['source'][:4])
+    plain = predict.load(saved_model).serve(source)
+    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path)).serve(source)['text'], plain['text'])
+
+
+def in_memory(pipeline):
+    """What an export is made from: the trained nets, configuration, tokenizer and limit."""
+    c = pipeline.config
+    nets = c.model_module.build(c.model)
+    checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
+    tokenizer = wmt.tokenizer(pipeline.outputs('prepare')['examples'].uri)
+    return nets, c.model, tokenizer, c.export.max_input_length
+
+
+def test_infra_validation_refuses_what_a_server_could_not_serve(pipeline, tmp_path):
+    saved_model = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
+    assert infra_validate.in_fresh_process(saved_model, 120)[0]
+    for name, damage in {
+        'no warm-up requests': lambda folder: open(folder / 'assets.extra/tf_serving_warmup_requests', 'wb').close(),
+        'could not serve it': lambda folder: os.remove(folder / 'variables/variables.index'),
+    }.items():
+        copy = tmp_path / name.replace(' ', '_')
+        shutil.copytree(saved_model, copy)
+        damage(copy)
+        ok, reason = infra_validate.in_fresh_process(str(copy), 120)
+        assert not ok and name in reason, reason
+    ok, reason = infra_validate.in_fresh_process(saved_model, 0.1)
+    assert not ok and 'longer than infra_validate.max_seconds 0.1' in reason
+
+
+def test_a_model_below_its_threshold_is_not_pushed(finished, config_file):
+    root, _ = finished
+    before = sorted(os.listdir(root / 'serving' / 'tiny'))
+    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS,
+                   '--set', 'evaluate.thresholds.bleu.min=99.9', '--set', 'evaluate.split=validation')
+    assert done.returncode == 2
+    assert 'not pushed: ' in done.stderr and 'outside' in done.stderr and 'Traceback' not in done.stderr
+    assert sorted(os.listdir(root / 'serving' / 'tiny')) == before
+
+
+def test_the_next_model_is_compared_with_the_blessed_one(finished, config_file):
+    """An untrained candidate meets the value threshold of 0 but not the change threshold."""
+    root, _ = finished
+    worse = [*STEPS, '--set', 'train.steps=2', '--set', 'evaluate.thresholds.bleu.max_drop=5']
+    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *worse)
+    assert done.returncode == 2, done.stdout
+    assert 'bleu changed by -' in done.stderr and 'from the blessed model' in done.stderr
+    path = max(root.glob('evaluate/*/evaluation/predictions.tfrecord'), key=os.path.getmtime)
+    [record] = list(tf.data.TFRecordDataset(str(path)).take(1))
+    assert {'candidate', 'baseline'} <= set(tf.train.Example.FromString(record.numpy()).features.feature)
+
+
+@pytest.mark.parametrize('thresholds, baseline, expected', [
+    ({}, False, (False, 'no threshold is set')),
+    ({'bleu': {'max_drop': 1.0}}, False, (True, 'no blessed model yet, so bleu.max_drop could not be checked'))])
+def test_what_blesses_and_what_does_not(config_file, thresholds, baseline, expected):
+    class Passed:
+        validation_ok, metric_validations_per_slice = True, []
+    loaded = config.load(config_file)
+    loaded.evaluate.thresholds = thresholds
+    blessed, reasons = evaluate.decide(loaded, Passed(), baseline)
+    assert blessed == expected[0] and expected[1] in '; '.join(reasons)
+
+
+def test_a_stage_names_the_command_that_makes_its_input(config_file, tmp_path):
+    with pytest.raises(UserError, match=r'run `python -m pipelines\.prepare` first'):
+        Pipeline(config.load(config_file), str(tmp_path), []).run(stage.get('train'))
+
+
+def test_lineage_leads_from_the_push_to_the_data(pipeline):
+    found = {name: pipeline.outputs(name) for name in stage.STAGES}
+    [(push, _, _)] = pipeline.metadata.completed('push')
+    inputs = set(pipeline.metadata.inputs_of(push))
+    assert {found['export']['model'].id, found['evaluate']['blessing'].id,
+            found['infra_validate']['infra_blessing'].id} <= inputs
+    export = next(i for i, _, outputs in pipeline.metadata.completed('export')
+                  if outputs['model'].id == found['export']['model'].id)
+    assert {found['train']['model_run'].id, found['prepare']['examples'].id} <= set(pipeline.metadata.inputs_of(export))
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(config_file, tmp_path):
+    blocked = tmp_path / 'blocked'
+    blocked.write_text('a file where a folder should be')
+    done = command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(blocked / 'root'))
+    assert done.returncode == 2 and 'Traceback' not in done.stderr and str(blocked) in done.stderr, done.stderr
+
+
+def test_a_full_disk_is_a_sentence_and_loses_nothing(finished, config_file, tmp_path):
+    """/dev/full says ENOSPC to every write: a checkpoint folder that leads there stands for a full disk."""
+    root = tmp_path / 'root'
+    shutil.copytree(finished[0], root)
+    script = ('import sys\nfrom data_prep import records\n'
+              'def full(path, data):\n    open("/dev/full", "wb", 0).write(data)\n'
+              'records.write_atomically = full\nfrom pipelines import prepare\nprepare.main(sys.argv[1:])\n')
+    done = subprocess.run([sys.executable, '-c', script, '--config', config_file, '--pipeline_root', str(root),
+                           '--set', 'data.max_length=100'], capture_output=True, text=True)
+    assert done.returncode == 2 and 'No space left on device' in done.stderr, done.stderr
+    assert 'Traceback' not in done.stderr
+    assert len(list(root.glob('prepare/[0-9]*/examples/manifest.json'))) == 1  # the good one

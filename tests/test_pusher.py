@@ -1,0 +1,291 @@
+"""The folder serving watches: whole versions whatever happens to the pusher, and rollback.
+
+Versions are checked with hashlib alone, and answers come from the SavedModels themselves.
+"""
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent import futures
+
+import pytest
+import tensorflow as tf
+import tiny_text_model
+from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
+
+from data_prep import UserError
+from pipelines import pusher
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory):
+    """Suffix -> SavedModel; they differ in what they answer."""
+    folder = str(tmp_path_factory.mktemp('models'))
+    return {suffix: tiny_text_model.save(folder, suffix) for suffix in '!?.'}
+
+
+@pytest.fixture
+def destination(tmp_path):
+    return str(tmp_path / 'serving' / 'shouter')
+
+
+def change(version, how):
+    """Damages a version; returns the file a message must name."""
+    file = {'added': 'notes.txt', 'record': 'landmark.json'}.get(how, os.path.join('variables', 'variables.index'))
+    path = os.path.join(version, file)
+    if how in ('missing', 'record'):
+        os.remove(path)
+    else:
+        with open(path, 'r+b' if how == 'altered' else 'wb') as stream:
+            stream.write(b'\xff')
+    return file
+
+
+def test_versions_only_grow(models, destination):
+    future = int(time.time()) + 1000
+    os.makedirs(os.path.join(destination, str(future)))
+    for name in ('.staging-elsewhere-1-00', 'temporary', '12.bak'):
+        os.makedirs(os.path.join(destination, name))
+    with open(os.path.join(destination, str(future + 9)), 'w'):
+        pass  # a file is no version
+    paths = push_all(models, destination, '!?')
+    assert [os.path.basename(path) for path in paths] == [str(future + 1), str(future + 2)]
+    assert [version.number for version in pusher.versions(destination)] == [future, future + 1, future + 2]
+    assert [answer(path) for path in paths] == ['hi!', 'hi?']
+
+
+def test_what_cannot_be_pushed_is_said(models, tmp_path):
+    with pytest.raises(UserError, match=r'has no saved_model\.pb'):
+        pusher.publish(str(tmp_path), str(tmp_path / 'destination'), {})
+    assert not os.path.exists(tmp_path / 'destination')
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(UserError, match=r'file/models cannot be made .* push\.destination'):
+        pusher.publish(models['!'], str(tmp_path / 'file' / 'models'), {})
+
+
+@pytest.mark.parametrize('how', ['altered', 'missing', 'added', 'record'])
+def test_damage_is_named(models, destination, how):
+    [good, bad] = push_all(models, destination, '!?')
+    assert pusher.verify(bad)['version'] == int(os.path.basename(bad))
+    file = change(bad, how)
+    with pytest.raises(UserError, match=f'{re.escape(bad)} is damaged: {re.escape(file)} '):
+        pusher.verify(bad)
+    assert pusher.verify(good)
+    assert answer(pusher.rollback(destination)) == 'hi!'  # away from a damaged version
+
+
+def test_a_copy_that_differs_is_not_published(models, destination, monkeypatch):
+    copy = tf.io.gfile.copy
+
+    def short(source, target):
+        copy(source, target)
+        if target.endswith('variables.index'):
+            os.truncate(target, 10)
+    monkeypatch.setattr(tf.io.gfile, 'copy', short)
+    with pytest.raises(UserError, match=r'variables\.index is not the file'):
+        push_all(models, destination, '!')
+    assert os.listdir(destination) == []
+
+
+def test_everything_is_on_disk_before_the_rename(models, destination, monkeypatch):
+    order, rename, fsync = [], os.rename, os.fsync
+
+    def seen_fsync(descriptor):
+        fsync(descriptor)
+        order.append(os.readlink(f'/proc/self/fd/{descriptor}'))
+
+    def seen_rename(source, target):
+        wanted = {os.path.join(directory, name) for directory, _, files in os.walk(source) for name in files}
+        assert wanted | {directory for directory, _, _ in os.walk(source)} <= set(order)
+        order.append('rename')
+        rename(source, target)
+    monkeypatch.setattr(os, 'fsync', seen_fsync)
+    monkeypatch.setattr(os, 'rename', seen_rename)
+    push_all(models, destination, '!')
+    assert order[-2:] == ['rename', destination]
+
+
+def test_rollback_goes_back_and_never_forth(models, destination):
+    first, second, third = push_all(models, destination, '!?.')
+    once = pusher.rollback(destination)
+    assert once == served(destination) and answer(once) == 'hi?'
+    twice = pusher.rollback(destination)
+    assert twice == served(destination) and answer(twice) == 'hi!'
+    with pytest.raises(UserError, match='nothing to go back to'):
+        pusher.rollback(destination)
+    for version in (first, second, third, once, twice):
+        assert_whole(version)
+    numbers = {path: int(os.path.basename(path)) for path in (first, second, third, once, twice)}
+    assert sorted(numbers.values()) == list(numbers.values())
+    record = pusher.verify(once)
+    assert (record['rolled_back_from'], record['rolled_back_to']) == (numbers[third], numbers[second])
+    record = pusher.verify(twice)
+    assert (record['rolled_back_from'], record['rolled_back_to']) == (numbers[once], numbers[first])
+    assert record['lineage'] == pusher.verify(first)['lineage']
+
+
+def test_rollback_after_a_rollback_and_a_push_is_what_was_served_between(models, destination):
+    push_all(models, destination, '!?')
+    pusher.rollback(destination)  # ! again: ? was bad
+    push_all(models, destination, '.')
+    assert answer(pusher.rollback(destination)) == 'hi!'  # not ?
+
+
+def test_rollback_passes_over_the_same_model_pushed_again(models, destination):
+    push_all(models, destination, '!??')
+    assert answer(pusher.rollback(destination)) == 'hi!'
+
+
+def test_rollback_survives_removal_of_old_versions(models, destination):
+    _, second, _ = push_all(models, destination, '!?.')
+    pusher.rollback(destination)
+    shutil.rmtree(second)
+    assert answer(pusher.rollback(destination)) == 'hi!'
+
+
+def test_nothing_to_roll_back(models, destination):
+    with pytest.raises(UserError, match=f'nothing to roll back: {destination} holds no version'):
+        pusher.rollback(destination)
+    push_all(models, destination, '!')
+    with pytest.raises(UserError, match='nothing to go back to'):
+        pusher.rollback(destination)
+
+
+def test_a_damaged_version_is_not_served_again(models, destination):
+    first, second, _ = push_all(models, destination, '!?.')
+    file = change(second, 'altered')
+    with pytest.raises(UserError, match=f'{second} is damaged and cannot be served again: {file}'):
+        pusher.rollback(destination)
+    assert len(os.listdir(destination)) == 3
+    shutil.rmtree(second)  # the remedy
+    assert answer(pusher.rollback(destination)) == 'hi!'
+
+
+def test_the_loser_of_a_number_takes_the_next(models, destination, monkeypatch):
+    number = int(time.time()) + 100
+    choose = pusher._next
+
+    def overtaken(folder):
+        chosen = max(number, choose(folder))
+        if chosen == number:
+            shutil.copytree(models['?'], os.path.join(folder, str(number)))
+        return chosen
+    monkeypatch.setattr(pusher, '_next', overtaken)
+    [path] = push_all(models, destination, '!')
+    assert os.path.basename(path) == str(number + 1) and answer(path) == 'hi!'
+    assert_whole(path)
+    assert answer(os.path.join(destination, str(number))) == 'hi?'
+
+
+def test_many_pushers_at_once(models, destination):
+    with futures.ThreadPoolExecutor(4) as pool:
+        paths = [path for paths in pool.map(lambda suffix: push_all(models, destination, suffix * 5), '!?.!')
+                 for path in paths]
+    assert len(set(paths)) == 20
+    assert {os.path.join(destination, name) for name in os.listdir(destination)} == set(paths)
+    for path in paths:
+        assert_whole(path)
+
+
+def test_only_dead_pushers_leftovers_are_removed(models, destination):
+    dead = subprocess.Popen([sys.executable, '-c', ''])
+    dead.wait()
+    host = os.uname().nodename
+    gone = f'.staging-{host}-{dead.pid}-00ff'
+    kept = {f'.staging-{host}-1-00ff', f'.staging-elsewhere-{dead.pid}-00ff'}
+    for name in (gone, *kept):
+        os.makedirs(os.path.join(destination, name, 'variables'))
+    push_all(models, destination, '!')
+    assert kept == {name for name in os.listdir(destination) if name.startswith('.')}
+
+
+PUSH_UNTIL_KILLED = """
+import os, random, signal, sys, time
+from pipelines import pusher
+model, destination, seed = sys.argv[1:]
+draw = random.Random(int(seed))
+for _ in range(8):
+    child = os.fork()
+    while not child:
+        pusher.publish(model, destination, {})
+    time.sleep(draw.uniform(0.05, 0.4))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    print(sum(name.startswith('.staging') for name in os.listdir(destination)), flush=True)
+pusher.publish(model, destination, {})
+"""
+
+
+def test_whoever_looks_sees_whole_versions_only_however_pushers_die(models, tmp_path, destination):
+    model = str(tmp_path / 'model')
+    shutil.copytree(models['!'], model)
+    with open(os.path.join(model, 'assets', 'weights'), 'wb') as file:
+        file.write(random.Random(0).randbytes(1 << 20))  # so that a kill finds files half copied
+    process = subprocess.Popen([sys.executable, '-c', PUSH_UNTIL_KILLED, model, destination, '3'], cwd=ROOT,
+                               env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}, stdout=subprocess.PIPE)
+    seen = []
+    try:
+        while process.poll() is None:
+            for name in os.listdir(destination) if os.path.isdir(destination) else []:
+                if name.isdecimal() and name not in seen:
+                    assert_whole(os.path.join(destination, name))
+                    seen.append(name)
+            time.sleep(0.001)
+        leftovers = [int(line) for line in process.stdout.read().split()]
+        assert process.returncode == 0 and len(leftovers) == 8
+    finally:
+        process.kill()
+    assert len(seen) > 8 and sum(leftovers) > 0, 'the kills hit nothing'
+    names = os.listdir(destination)
+    assert all(map(str.isdecimal, names))  # the last push removed what the killed ones had left
+    for name in names:
+        assert_whole(os.path.join(destination, name))
+
+
+@pytest.fixture
+def bucket():
+    """An object store: TensorFlow's file system in memory, which is none of the operating system's."""
+    path = f'ram://bucket/{os.getpid()}-{time.monotonic_ns()}/shouter'
+    yield path
+    tf.io.gfile.rmtree(os.path.dirname(path))
+
+
+def test_object_store_gets_the_saved_model_last(models, bucket, monkeypatch):
+    copied, copy = [], tf.io.gfile.copy
+
+    def seen(source, target):
+        found = {name for _, _, names in tf.io.gfile.walk(bucket) for name in names}
+        copied.append((os.path.basename(target), 'landmark.json' in found))
+        copy(source, target)
+    monkeypatch.setattr(tf.io.gfile, 'copy', seen)
+    [path] = push_all(models, bucket, '!')
+    assert [name for name, _ in copied].index('saved_model.pb') == len(copied) - 1 and copied[-1][1]
+    assert path.startswith(f'{bucket}/') and answer(path) == 'hi!'
+    assert tf.io.gfile.exists(os.path.join(path, WARMUP))
+    pusher.verify(path)
+
+
+def test_object_store_keeps_nothing_of_a_failed_push(models, bucket, monkeypatch):
+    def full(source, target):
+        raise tf.errors.ResourceExhaustedError(None, None, 'No space left on device')
+    push_all(models, bucket, '!')
+    with monkeypatch.context() as patched, pytest.raises(tf.errors.ResourceExhaustedError):
+        patched.setattr(tf.io.gfile, 'copy', full)
+        push_all(models, bucket, '?')
+    [version] = pusher.versions(bucket)
+    assert answer(version.path) == 'hi!'
+
+
+def test_object_store_rollback_passes_over_an_unfinished_version(models, bucket):
+    push_all(models, bucket, '!?')
+    unfinished = os.path.join(bucket, str(pusher.versions(bucket)[-1].number + 7))
+    tf.io.gfile.makedirs(os.path.join(unfinished, 'variables'))
+    with pytest.raises(UserError, match=f'{unfinished} is damaged: landmark.json is missing'):
+        pusher.verify(unfinished)
+    path = pusher.rollback(bucket)
+    assert answer(path) == 'hi!' and path == pusher.versions(bucket)[-1].path

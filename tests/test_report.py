@@ -1,0 +1,188 @@
+"""Report page and model card: what stands in them is what was measured, and what came with the data stays text."""
+import dataclasses
+import html.parser
+import os
+import re
+import shlex
+
+import pytest
+import tensorflow as tf
+from finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
+
+from data_prep import records
+from pipelines import answers, metrics, report
+from pipelines import config as configs
+
+
+class Page(html.parser.HTMLParser):
+    """Parses a page: its tags with attributes, its text, and of every table row the labelled cells."""
+    VOID = {'meta', 'br', 'img', 'link'}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text, self.rows, self._cell = [], [], '', [], None
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == 'tr':
+            self.rows.append({'class': dict(attrs).get('class')})
+        if tag in ('td', 'th'):
+            self._cell = dict(attrs).get('data-label', 'name' if tag == 'th' else None)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag in ('td', 'th'):
+            self._cell = None
+
+    def handle_data(self, data):
+        self.text += data
+        if self._cell:
+            self.rows[-1][self._cell] = self.rows[-1].get(self._cell, '') + data
+
+    def answers(self):
+        return [row for row in self.rows if 'answer' in row]
+
+
+def read(path):
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+@pytest.fixture(scope='module')
+def context(tmp_path_factory):
+    root = str(tmp_path_factory.mktemp('run'))
+    return make_context(root, predictions(), ['train.steps=8', 'data.max_length=99'])
+
+
+@pytest.fixture(scope='module')
+def page(context):
+    return read(report.write(context.outputs['report'], context))
+
+
+@pytest.fixture(scope='module')
+def card(context, page):
+    return read(os.path.join(context.outputs['report'], 'model_card.md'))
+
+
+def test_what_a_repeated_step_wrote_last_counts(context):
+    found = report.curves(os.path.join(context.inputs['model_run'].uri, 'tensorboard'))
+    assert found.keys() == {'loss', 'tokens_per_second', 'validation/loss'}
+    assert found['loss'] == [(1, 101.0), (2, 102.0), (3, 103.0), *((step, float(step)) for step in range(4, 9))]
+    assert found['validation/loss'] == [(6, 100.5), (8, 0.5)]
+
+
+def test_no_events_are_no_curves(tmp_path):
+    assert report.curves(str(tmp_path)) == report.curves(str(tmp_path / 'missing')) == {}
+
+
+def test_page_is_whole_and_loads_nothing(page):
+    parsed = Page(page)
+    for tag, attributes in parsed.tags:
+        assert tag not in {'script', 'link', 'iframe', 'object', 'embed', 'img', 'base', 'form'}
+        assert not any(name.startswith('on') for name in attributes)
+        for name in ('src', 'href', 'xlink:href', 'srcset', 'data'):
+            assert attributes.get(name, '#').startswith('#'), (tag, attributes)
+    assert not re.search(r'@import|url\((?!#)', page)
+
+
+def test_text_of_the_data_stays_text(page):
+    parsed = Page(page)
+    assert any(HOSTILE in row['answer'] and HOSTILE in row['source'] for row in parsed.answers())
+    assert HOSTILE not in page and HOSTILE_KIND not in page
+    assert any(row.get('name') == HOSTILE_KIND for row in parsed.rows)
+
+
+def test_answers_are_predictions_and_wrong_ones_come_first(page):
+    rows = predictions()
+    columns = ('source', 'target', 'candidate', 'baseline', 'kind')
+    known = {tuple(row[column].strip() for column in columns) for row in rows}
+    shown = Page(page).answers()
+    assert len({row['source'] for row in shown}) == answers.SHOWN
+    for row in shown:
+        sign, kind = row['name'].strip().split(' ', 1)
+        assert (row['source'], row['reference'], row['answer'], row['baseline'], kind) in known
+        assert (sign == '≠') == (row['answer'] != row['reference']) == (row['class'] == 'wrong')
+    assert [row['class'] for row in shown] == ['wrong'] * answers.SHOWN_WRONG + ['right'] * 8
+    text = ' '.join(Page(page).text.split())
+    assert '20 of 60 answers differ from their reference.' in text
+    mended = sum(row['candidate'] == row['target'] != row['baseline'] for row in rows)
+    broken = sum(row['candidate'] != row['target'] == row['baseline'] for row in rows)
+    assert f'{mended} are mended and {broken} broken' in text
+
+
+def test_numbers_are_those_that_were_found(page):
+    text = ' '.join(Page(page).text.split())
+    for values in METRICS.values():
+        for metric, value in values.items():
+            assert (f'title="{value}"' in page and f'{value:.4g}' in text) == (metric != 'bleu' or value > 0)
+    for shown in ('NOT_BLESSED', FOUND['reasons'][0], '1,234,567', '1 h 6 min', '2 replicas', '8, resumed at 3',
+                  'mean of 2 checkpoints, ckpt-4 to ckpt-8', metrics.signature(), 'beam 4', 'max_drop 0.02',
+                  '2.125', '1.875', 'inputs: half up to 4, 99% up to 7, all up to 7.', tf.__version__,
+                  'keras_models.transformer'):
+        assert shown in text, shown
+    assert text.count(FOUND['reasons'][0]) == 1
+    assert f'title="{"3" * 64}">{"3" * 12}<' in page
+    assert '—' in text and 'no four tokens in a row' in text
+
+
+def test_figures_have_the_last_values(page):
+    drawings = re.findall(r'<svg.*?</svg>', page, re.DOTALL)
+    assert [re.search('aria-label="(.*?)"', drawing)[1] for drawing in drawings] == [
+        'loss', 'tokens per second', 'records by length']
+    assert 'training 8<' in drawings[0] and 'validation 0.5<' in drawings[0] and '12,000<' in drawings[1]
+    assert not re.search('#0000|DejaVu', page)
+
+
+def test_counts_are_the_manifests(page):
+    rows = [re.findall(r'>([^<>]+)</t[hd]>', row) for row in page.split('<tr>')]
+    assert ['split', 'read', 'written', 'dead letters', 'filtered long'] in rows
+    assert ['train', '54', '50', '1', '3'] in rows
+
+
+def test_model_card(card):
+    for text in ('NOT_BLESSED', 'Vaswani et al. 2017', '| bleu | 87.65 |', '| exact_match | 0.7333 |',
+                 metrics.signature().replace('|', r'\|'), '| date | 20 | 91.25 | 0.625 |',
+                 '| number | 20 | — | 0.875 |', '| \\<b onclick=\'x()\'\\>\\|a\\* | 20 | 55.5 | 1 |',
+                 'Unicode licence', '| train | 54 | 50 | 1 | 3 |', 'at most 64 subwords', 'en to de',
+                 'weakest slice is date, exact match 0.625', 'No training record had targets longer than 10',
+                 'd_k 32', 'Apache-2.0'):
+        assert text in card, text
+
+
+def test_command_repeats_the_configuration(context, card):
+    [command] = re.findall('^python -m pipelines.run.*', card, re.MULTILINE)
+    words = shlex.split(command)[3:]
+    assert configs.load(None, words[1::2]).values == context.config.values
+    assert set(words[::2]) == {'--set'}
+
+
+def test_own_data_has_no_licence_stated(tmp_path):
+    files = ['data.samples=""', 'data.train=[a.tsv]', 'data.validation=[b.tsv]', 'data.test=[c.tsv]']
+    context = make_context(str(tmp_path), predictions(), files)
+    report.write(context.outputs['report'], context)
+    card = read(tmp_path / 'report' / 'model_card.md')
+    assert 'does not state the data\'s licence' in card and 'Unicode' not in card
+    assert configs.load(None, shlex.split(report.command(context))[4::2]).values == context.config.values
+
+
+def test_sections_without_data_are_left_out(tmp_path):
+    """As of a model of images: scores instead of text, an index without lengths, and here no events either."""
+    rows = [{'target': 'cat', 'kind': 'number', 'candidate': [0.25, 0.75]}] * 3
+    context = make_context(str(tmp_path), rows, events=False)
+    examples = context.inputs['examples'].uri
+    writer = records.ShardWriter(os.path.join(examples, 'Split-train', 'part-00001.tfrecord'))
+    writer.write(b'image')
+    records.write_manifest(examples, [writer.close()], (), {'train': {'read': 1, 'written': 1}}, {})
+    context.properties.update(metrics={'overall': {'top_1': 0.5}}, blessed=True, reasons=['all'], baseline=None)
+    context.inputs['model_run'] = dataclasses.replace(context.inputs['model_run'], properties={})
+    parsed = Page(read(report.write(context.outputs['report'], context)))
+    assert 'No curves' in parsed.text and 'names no lengths' in parsed.text and 'top 1' in parsed.text
+    assert 'Answers' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
