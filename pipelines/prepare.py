@@ -13,11 +13,16 @@ from pipelines import stage
 
 
 def execute(context: stage.Context) -> None:
+    from data_prep import statistics
     from pipelines.pipeline import fresh
     config = context.config
     folder = fresh(context.outputs['examples'])
     manifest = config.data_module.prepare(config.data, folder, context.argv)
-    context.properties.update(counts=manifest['counts'])
+    anomalies = statistics.describe(folder, fresh(context.outputs['statistics']), fresh(context.outputs['schema']),
+                                    context.argv)
+    context.properties.update(counts=manifest['counts'], anomalies=anomalies)
+    for split, found in anomalies.items():
+        print(f'prepare: {split} departs from the schema of the training split: {"; ".join(found)}', flush=True)
     for split, counts in manifest['counts'].items():
         print(f'prepare: {split}: ' + ', '.join(f'{value:,} {name.replace("_", " ")}'
                                                 for name, value in counts.items() if value), flush=True)
@@ -34,7 +39,8 @@ def raw_files(pipeline) -> dict:
     return found
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), outputs={'examples': 'Examples'}, sections=('data',), also=raw_files)
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=raw_files, outputs={
+    'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema'})
 
 
 def main(argv=None) -> None:

@@ -49,6 +49,7 @@ def lines(pipeline, split='test'):
 def test_every_artifact_is_where_tfx_would_look(finished):
     root, printed = finished
     for pattern in ('prepare/*/examples/Split-train/*.tfrecord', 'prepare/*/examples/manifest.json',
+                    'prepare/*/schema/schema.pbtxt', 'prepare/*/statistics/Split-test/FeatureStats.pb',
                     'train/*/model_run/weights.index', 'train/*/model_run/tensorboard/events*',
                     'export/*/model/Format-Serving/saved_model.pb',
                     'export/*/model/Format-Serving/assets.extra/tf_serving_warmup_requests',
