@@ -1,4 +1,4 @@
-"""What is in a data set, by TensorFlow Data Validation: statistics of every split, a schema, and what departs from it."""
+"""What is in a data set, by TensorFlow Data Validation: statistics of every split, a schema, and departures from it."""
 import os
 
 import tensorflow as tf
@@ -26,8 +26,8 @@ def describe(examples: str, statistics: str, schema: str, argv: list[str]) -> di
         path = os.path.join(statistics, f'Split-{split}', 'FeatureStats.pb')
         tf.io.gfile.makedirs(os.path.dirname(path))
         found = tfdv.generate_statistics_from_tfrecord(
-            os.path.join(examples, f'Split-{split}', '*.tfrecord'), output_path=path,
-            pipeline_options=PipelineOptions(argv))
+            os.path.join(examples, f'Split-{split}', '*.tfrecord'), pipeline_options=PipelineOptions(argv))
+        records.write_atomically(path, found.SerializeToString())
         if inferred is None:
             inferred = tfdv.infer_schema(found)
             tfdv.write_schema_text(inferred, os.path.join(schema, 'schema.pbtxt'))

@@ -51,6 +51,7 @@ class Pipeline:
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Executes a stage, or skips it when nothing it depends on has changed. Returns its outputs by key."""
+        stage.check(self.config)
         inputs: dict[str, Artifact] = {}
         for need in stage.needs:
             inputs.update(self.outputs(need))

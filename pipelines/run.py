@@ -23,6 +23,8 @@ def main(argv=None) -> None:
             return
         results: dict = {}
         for name in stage.STAGES:
+            stage.get(name).check(pipeline.config)
+        for name in stage.STAGES:
             results.update(pipeline.run(stage.get(name)))
         summary(pipeline, results, time.monotonic() - started)
     stage.run_command(work)

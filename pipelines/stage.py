@@ -27,6 +27,7 @@ class Stage:
       outputs: output key -> artifact type, by TFX's names.
       sections: the configuration sections its result depends on.
       also: further values its result depends on, such as its raw files' sizes and times.
+      check: refuses at once, before any work, what cannot succeed.
       current: whether the world outside still holds what these outputs, by key, say was done.
     """
     name: str
@@ -35,6 +36,7 @@ class Stage:
     outputs: dict[str, str]
     sections: tuple[str, ...]
     also: Callable[..., dict] = lambda pipeline: {}
+    check: Callable[[Any], None] = lambda config: None
     current: Callable[[dict], bool] = lambda outputs: True
 
     @property

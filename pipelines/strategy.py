@@ -19,18 +19,29 @@ def make(config: TrainConfig) -> tf.distribute.Strategy:
     Raises:
       UserError: no TPU can be reached, or TF_CONFIG is missing or malformed.
     """
+    check(config)
     if config.strategy == 'mirrored':
         if not tf.config.list_physical_devices('GPU'):
             two_logical_cpus()
             return tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1'])
         return tf.distribute.MirroredStrategy()
     if config.strategy == 'multi_worker_mirrored':
-        _check_tf_config()
         return tf.distribute.MultiWorkerMirroredStrategy()
     if config.strategy == 'tpu':
         return _tpu(config.tpu)
     gpus = tf.config.list_physical_devices('GPU')
     return tf.distribute.OneDeviceStrategy('GPU:0' if gpus else 'CPU:0')
+
+
+def check(config: TrainConfig) -> None:
+    """Raises `UserError` at once where no TPU is named or listens, or TF_CONFIG is missing or malformed."""
+    if config.strategy == 'multi_worker_mirrored':
+        _check_tf_config()
+    if config.strategy == 'tpu':
+        if not config.tpu and not os.environ.get('TPU_NAME'):
+            raise UserError('--strategy tpu: no TPU is named; give its address with --set train.tpu=grpc://HOST:8470, '
+                            'its name, or `local` on a TPU VM.')
+        _probe(config.tpu)
 
 
 def two_logical_cpus() -> None:
@@ -58,10 +69,6 @@ def accelerated(strategy: tf.distribute.Strategy) -> bool:
 
 
 def _tpu(address: str) -> tf.distribute.Strategy:
-    if not address and not os.environ.get('TPU_NAME'):
-        raise UserError('--strategy tpu: no TPU is named; give its address with --set train.tpu=grpc://HOST:8470, its '
-                        'name, or `local` on a TPU VM.')
-    _probe(address)
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or None)
         tf.config.experimental_connect_to_cluster(resolver)

@@ -14,8 +14,13 @@ def execute(context: stage.Context) -> None:
     context.properties.update(found)
 
 
+def check(config) -> None:
+    from pipelines import strategy
+    strategy.check(config.train)
+
+
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
-                    sections=('model', 'input', 'train'))
+                    sections=('model', 'input', 'train'), check=check)
 
 
 def main(argv=None) -> None:

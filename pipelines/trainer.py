@@ -88,10 +88,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_end(self):
         result, units = _means(self._totals)
         seconds = time.monotonic() - self._started
-        rates = {name: optimizer.learning_rate for name, optimizer in self.optimizers.items()}
-        names = {f'learning_rate/{name}' if len(rates) > 1 else 'learning_rate': float(rate)
-                 for name, rate in rates.items()}
-        return {**result, **names, f'{self.model.UNIT}_per_second': units / seconds}
+        rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
+                 float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
+        return {**result, **rates, f'{self.model.UNIT}_per_second': units / seconds}
 
     def eval_begin(self):
         self._eval_totals: list[dict] = []
@@ -123,8 +122,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         gradients, losses, metrics = self._compute(batch, seed)
         for name, optimizer in self.optimizers.items():
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
-            normaliser = tf.maximum(replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1]), 1.0)
-            scaled = [gradient / normaliser for gradient in gradients[name]]
+            normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
+            scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
             optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
         self.global_step.assign_add(1)
         return {f'loss/{name}': value for name, value in losses.items()} | metrics
@@ -153,7 +152,7 @@ def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
             pair = sums.setdefault(name, [0.0, 0.0])
             pair[0] += float(value)
             pair[1] += float(normaliser)
-    result = {name: value / max(normaliser, 1.0) for name, (value, normaliser) in sums.items()}
+    result = {name: value / normaliser if normaliser else 0.0 for name, (value, normaliser) in sums.items()}
     names = [name for name in result if name.startswith('loss/')]
     if len(names) == 1:
         result = {'loss': result.pop(names[0]), **result}

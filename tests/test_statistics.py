@@ -6,7 +6,8 @@ from data_prep import statistics, wmt, wmt_job
 
 def test_counts_are_right_and_a_new_kind_is_found(tmp_path):
     for split, kind in (('train', 'known'), ('test', 'new')):
-        (tmp_path / f'{split}.tsv').write_text(''.join(f'line {i} of text\tZeile {i} Text\t{kind}\n' for i in range(40)))
+        rows = [f'line {i} of text\tZeile {i} Text\t{kind}\n' for i in range(40)]
+        (tmp_path / f'{split}.tsv').write_text(''.join(rows))
     config = wmt.Config(folder=str(tmp_path), train=['train.tsv'], validation=['train.tsv'], test=['test.tsv'],
                         vocab_size=40)
     folders = {name: tmp_path / name for name in ('examples', 'statistics', 'schema')}

@@ -1,0 +1,90 @@
+"""The README's commands: run here, named by the test that runs them, or in need of a cloud and said so."""
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, command, write_pairs
+from pipelines import config
+
+README = (ROOT / 'README.md').read_text()
+ELSEWHERE = {  # command -> the test that runs it
+    'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
+    'python -m pipelines.prepare': 'test_pipeline.py: the `finished` fixture',
+    'python -m pipelines.export': 'test_pipeline.py: the `finished` fixture',
+    'python -m pipelines.evaluate': 'test_pipeline.py: the `finished` fixture',
+    'python -m pipelines.infra_validate': 'test_pipeline.py: the `finished` fixture',
+    'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
+    'python -m pipelines.push': 'test_push.py',
+    'python -m pipelines.push --list': 'test_push.py',
+    'python -m pipelines.push --rollback': 'test_push.py',
+    'python -m pipelines.predict < lines.txt': 'test_pipeline.py: test_predict_answers_every_line_in_order',
+    'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
+    'python -m pipelines.train --explain': 'test_explain.py',
+    'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
+}
+CLOUD = ('--runner DataflowRunner', 'multi_worker_mirrored', '--strategy tpu')
+
+
+def commands():
+    text = README.replace('\\\n', ' ')
+    found = re.findall(r'^(?:echo .*\| \.venv/bin/)?(python -m pipelines[^#\n`]*)', text, re.M)
+    return {' '.join(line.split()) for line in found + re.findall(r'`(python -m pipelines[^`]*)`', text)}
+
+
+def test_every_command_is_accounted_for():
+    unknown = {line for line in commands() if line not in ELSEWHERE and not any(word in line for word in CLOUD)}
+    assert unknown == {'python -m pipelines.predict'}  # the echo line: test_predict_answers_every_line_in_order
+    for line in ELSEWHERE:
+        assert line in README
+
+
+def test_strategy_mirrored_as_typed(tmp_path):
+    """From an empty folder, without a configuration: prepares the demo on the way and trains on two logical CPUs."""
+    done = command('pipelines.train', '--strategy', 'mirrored', '--set', 'train.steps=4', '--set', 'train.log_every=2',
+                   cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'prepare: started' in done.stdout and 'step 4/4' in done.stdout
+    [run] = (tmp_path / 'runs' / 'demo_translation' / 'train').glob('*/model_run/run.json')
+    assert '"replicas": 2' in run.read_text()
+
+
+def test_strategy_tpu_without_one_is_a_sentence(tmp_path):
+    for address in ('', 'grpc://127.0.0.1:9'):
+        done = command('pipelines.train', '--strategy', 'tpu', '--set', f'train.tpu={address!r}', cwd=tmp_path)
+        assert done.returncode == 2 and 'Traceback' not in done.stderr
+        assert done.stderr.startswith('error: --strategy tpu: ') and done.stderr.count('\n') == 1
+        assert 'started' not in done.stdout  # at once, before anything is prepared
+
+
+def test_your_own_pairs(tmp_path):
+    """The README's my.yaml, as it stands, prepares pairs in files named as it names them."""
+    [text] = re.findall(r'```yaml\n(.*?)```', README, re.S)
+    (tmp_path / 'my.yaml').write_text(text)
+    for split, n in (('train', 400), ('dev', 20), ('test', 20)):
+        write_pairs(tmp_path, split, n, n)
+        rows = [line.split('\t') for line in (tmp_path / f'{split}.tsv').read_text().splitlines()]
+        for side, language in enumerate(('en', 'de')):
+            (tmp_path / f'{split}.{language}').write_text('\n'.join(row[side] for row in rows) + '\n')
+    assert config.load(str(tmp_path / 'my.yaml')).evaluate.thresholds == {'bleu': {'min': 20, 'max_drop': 0.5}}
+    done = command('pipelines.prepare', '--config', 'my.yaml', '--set', 'data.vocab_size=90', cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'train: 400 read, 400 written' in done.stdout
+    missing = command('pipelines.export', '--config', 'my.yaml', '--set', 'data.vocab_size=90', cwd=tmp_path)
+    assert missing.returncode == 2
+    assert 'run `python -m pipelines.train --config my.yaml` first' in missing.stderr
+
+
+def test_make_refuses_another_python_in_one_line():
+    done = subprocess.run(['make', '-C', str(ROOT), 'install', f'PYTHON={sys.executable}', 'VENV=/nonexistent/x', '-n'],
+                          capture_output=True, text=True)
+    assert 'sys.version_info[:2] != (3, 11)' in done.stdout  # what the recipe checks before anything else
+    line = next(line for line in done.stdout.splitlines() if 'version_info' in line)
+    assert done.stdout.index(line) < done.stdout.index('-m venv')
+
+
+@pytest.mark.parametrize('path', [
+    'LICENSE', 'THIRD_PARTY.md', 'CHANGELOG.md', 'requirements.lock', 'Makefile', '.ci/run'])
+def test_files_a_newcomer_expects(path):
+    assert (ROOT / path).stat().st_size > 100
