@@ -26,6 +26,7 @@ TRAIN = [
     'pyyaml>=6',
     'rich>=13',
     'sacrebleu>=2.4,<3',
+    'sacremoses>=0.1,<1',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorboard>=2.15,<2.16',
     'tensorflow-addons>=0.23,<0.24',

@@ -47,16 +47,22 @@ def execute(context: stage.Context) -> None:
     overall = ', '.join(f'{name} {value:.4g}' for name, value in metrics['overall'].items())
     print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {verdict}: '
           f'{"; ".join(reasons)}.', flush=True)
+    shown = config.model_module.METRICS[-1]
+    if len(metrics) > 1:
+        by_slice = sorted((values[shown], name) for name, values in metrics.items() if name != 'overall')
+        print(f'evaluate: {shown} by {", ".join(config.evaluate.slices)}: '
+              + ', '.join(f'{name} {value:.3g}' for value, name in by_slice), flush=True)
     report.write(fresh(context.outputs['report']), context)
 
 
 def newest_blessed(pipeline, candidate: str):
     """The newest blessed Model that is not the candidate itself, or None."""
+    import tensorflow as tf
     models = {outputs['model'].id: outputs['model'] for _, _, outputs in pipeline.metadata.completed('export')}
     for execution, _, outputs in pipeline.metadata.completed('evaluate'):
         if outputs['blessing'].properties.get('blessed'):
             for model in (models[i] for i in pipeline.metadata.inputs_of(execution) if i in models):
-                if model.digest != candidate and os.path.exists(model.uri):
+                if model.digest != candidate and tf.io.gfile.exists(model.uri):
                     return model
     return None
 
@@ -128,13 +134,14 @@ def tfma_config(config, models: list[str]):
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
     for name in config.model_module.METRICS:
-        class_name, module = metrics.CLASSES[name]
+        class_name, module, arguments = metrics.CLASSES[name]
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
         thresholds = [tfma.PerSliceMetricThreshold(
             slicing_specs=[tfma.SlicingSpec()],
             threshold=_threshold(tfma, bounds, 'baseline' in models))] if bounds else []
-        metric_configs.append(tfma.MetricConfig(class_name=class_name, module=module, config=json.dumps({'name': name}),
+        metric_configs.append(tfma.MetricConfig(class_name=class_name, module=module,
+                                                config=json.dumps({'name': name, **arguments}),
                                                 per_slice_thresholds=thresholds))
     return tfma.EvalConfig(
         model_specs=specs, metrics_specs=[tfma.MetricsSpec(metrics=metric_configs)],

@@ -1,35 +1,49 @@
 """Corpus metrics as TFMA metrics, so that slices, thresholds and TensorBoard's views come from TFMA."""
+import functools
+import re
+
 import apache_beam as beam
 import numpy as np
 import sacrebleu
+import sacremoses
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
 
-# What a metric is, by the name configurations and reports use: (class, module) for TFMA's EvalConfig.
-CLASSES = {'bleu': ('CorpusBleu', __name__), 'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics')}
+# What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
+CLASSES: dict[str, tuple[str, str, dict]] = {
+    'bleu': ('CorpusBleu', __name__, {}),
+    'bleu_split': ('CorpusBleu', __name__, {'split': True}),
+    'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
+}
 
 
 class CorpusBleu(tfma.metrics.Metric):
-    """Corpus BLEU (Papineni et al. 2002) as sacreBLEU computes it, to the last digit, on detokenised text.
+    """Corpus BLEU (Papineni et al. 2002), from sums that TFMA can take over slices and workers.
 
     TFMA's own `Bleu` yields a BLEUScore object, which no threshold can be compared with; this yields its number.
+
+    Args:
+      split: False is sacreBLEU on detokenised text, to the last digit. True is the figure of Vaswani et al. (Table 2):
+        both sides tokenised as by Moses, compounds split (`a-b` becomes `a ##AT##-##AT## b`, as tensor2tensor's
+        get_ende_bleu.sh does), no smoothing; only such figures compare with the paper's.
     """
 
-    def __init__(self, name: str = 'bleu'):
-        super().__init__(metric_util.merge_per_key_computations(_computations), name=name)
+    def __init__(self, name: str = 'bleu', split: bool = False):
+        super().__init__(metric_util.merge_per_key_computations(_computations), name=name, split=split)
 
 
-def _computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', **_):
+def _computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False, **_):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None, combiner=_BleuCombiner(key, eval_config))]
+    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
+                                           combiner=BleuCombiner(key, eval_config, split))]
 
 
-class _BleuCombiner(beam.CombineFn):
+class BleuCombiner(beam.CombineFn):
     """Sums of n-gram matches and totals, and of lengths: all that BLEU depends on."""
 
-    def __init__(self, key, eval_config):
-        self._key, self._eval_config = key, eval_config
-        self._bleu = sacrebleu.BLEU()
+    def __init__(self, key, eval_config, split: bool):
+        self._key, self._eval_config, self._split = key, eval_config, split
+        self._bleu = _scorer(split)
 
     def create_accumulator(self):
         return np.zeros(10, np.int64)  # matches and totals for n = 1 to 4, hypothesis and reference length
@@ -38,8 +52,15 @@ class _BleuCombiner(beam.CombineFn):
         for label, prediction, _ in metric_util.to_label_prediction_example_weight(
                 element, eval_config=self._eval_config, model_name=self._key.model_name,
                 output_name=self._key.output_name, flatten=False):
-            accumulator = accumulator + sufficient(self._bleu, text(prediction), text(label))
+            accumulator = accumulator + self.segment(_text(prediction), _text(label))
         return accumulator
+
+    def segment(self, hypothesis: str, reference: str) -> np.ndarray:
+        """One segment's contribution."""
+        if self._split:
+            hypothesis, reference = split_compounds(hypothesis), split_compounds(reference)
+        score = self._bleu.corpus_score([hypothesis], [[reference]])
+        return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.int64)
 
     def merge_accumulators(self, accumulators):
         return np.sum(list(accumulators), axis=0)
@@ -51,19 +72,37 @@ class _BleuCombiner(beam.CombineFn):
         return {self._key: score.score}
 
 
-def sufficient(bleu: sacrebleu.BLEU, hypothesis: str, reference: str) -> np.ndarray:
-    """One segment's contribution to a corpus BLEU."""
-    score = bleu.corpus_score([hypothesis], [[reference]])
-    return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.int64)
+def _scorer(split: bool) -> sacrebleu.BLEU:
+    return sacrebleu.BLEU(tokenize='none', smooth_method='none', force=True) if split else sacrebleu.BLEU()
 
 
-def text(value) -> str:
+@functools.cache
+def _moses() -> sacremoses.MosesTokenizer:
+    return sacremoses.MosesTokenizer('de')  # the language only decides which abbreviations keep their full stop
+
+
+def split_compounds(text: str) -> str:
+    """Text tokenised as by Moses, hyphenated compounds taken apart."""
+    tokens = _moses().tokenize(text, escape=False, return_str=True)
+    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', tokens)
+
+
+def _text(value) -> str:
     [item] = np.ravel(value)
     return item.decode() if isinstance(item, bytes) else str(item)
 
 
-def signature() -> str:
-    """sacreBLEU's signature of the BLEU above, to be shown wherever the number is."""
-    bleu = sacrebleu.BLEU()
+def signature(split: bool = False) -> str:
+    """sacreBLEU's signature of a BLEU above."""
+    bleu = _scorer(split)
     bleu.corpus_score(['a'], [['a']])
     return str(bleu.get_signature())
+
+
+def protocol(name: str) -> str:
+    """How a metric is computed, in words: to be shown wherever its number is."""
+    return {
+        'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
+        'bleu_split': lambda: f'corpus BLEU on Moses tokens, compounds split, sacreBLEU {signature(split=True)}',
+        'exact_match': lambda: 'fraction of answers equal to the reference in every character',
+    }.get(name, lambda: '')()

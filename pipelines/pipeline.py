@@ -1,6 +1,5 @@
 """The frame around every stage: look up, skip or execute, rename into place, publish."""
 import os
-import shutil
 import time
 
 import tensorflow as tf
@@ -16,9 +15,9 @@ from pipelines.stage import Context, Stage, get
 class Pipeline:
     """One configuration under one root.
 
-    On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at
-    once, and `<root>/metadata.sqlite`. Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work
-    started again finds it there, which is how training resumes.
+    On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at once,
+    and `<root>/metadata.sqlite` (in `runs/<name>` where the root is an object store). Unfinished work lies in
+    `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which is how training resumes.
 
     Args:
       config: the resolved configuration.
@@ -29,10 +28,9 @@ class Pipeline:
 
     def __init__(self, config: Config, root: str, argv: list[str], config_flag: str | None = None):
         self.config, self.root, self.argv = config, root, argv
-        self.metadata_path = os.path.join(root, 'metadata.sqlite')
-        if '://' in root:
-            raise UserError(f'--pipeline_root {root}: ML Metadata keeps its SQLite file there, which needs a local or '
-                            'mounted folder; mount the bucket, or give a local root.')
+        # SQLite cannot lie in an object store; the artifacts can.
+        self.metadata_path = os.path.join(os.path.join('runs', config.name) if '://' in root else root,
+                                          'metadata.sqlite')
         self._flags = (f' --config {config_flag}' if config_flag else '')
         self._metadata: artifacts.Metadata | None = None
         self._results: dict[str, dict[str, Artifact]] = {}
@@ -42,7 +40,7 @@ class Pipeline:
     @property
     def metadata(self) -> artifacts.Metadata:
         if self._metadata is None:
-            os.makedirs(self.root, exist_ok=True)
+            os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
             self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
         return self._metadata
 
@@ -123,7 +121,7 @@ class Pipeline:
             final = os.path.join(self.root, stage.name, str(execution.id))
             while tf.io.gfile.exists(final):  # the metadata was removed, the artifacts were not: nothing is overwritten
                 final += '+'
-            tf.io.gfile.rename(partial, final)
+            _move(partial, final)
         except BaseException:
             self.metadata.fail(execution)
             raise
@@ -133,10 +131,22 @@ class Pipeline:
         return self.metadata.completed(stage.name, fingerprint)[0][2]
 
 
+def _move(source: str, target: str) -> None:
+    """Renames a folder; file by file in an object store, where what counts as finished is told by the metadata."""
+    if '://' not in source:
+        os.rename(source, target)
+        return
+    for directory, _, files in tf.io.gfile.walk(source):
+        for file in files:
+            path = os.path.join(directory, file)
+            tf.io.gfile.copy(path, os.path.join(target, os.path.relpath(path, source)))
+    tf.io.gfile.rmtree(source)
+
+
 def fresh(folder: str) -> str:
     """Empties a stage's output folder: for stages that start over rather than resume."""
     if tf.io.gfile.exists(folder):
-        shutil.rmtree(folder) if '://' not in folder else tf.io.gfile.rmtree(folder)
+        tf.io.gfile.rmtree(folder)
     tf.io.gfile.makedirs(folder)
     return folder
 

@@ -24,8 +24,6 @@ from pipelines import answers, figures, metrics
 from pipelines import config as configs
 from pipelines.stage import Context
 
-PROTOCOLS = {'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {metrics.signature()}',
-             'exact_match': lambda: 'fraction of answers equal to the reference in every character'}
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)'}
 DECODING = {'beam_size': 'beam {}', 'alpha': 'length penalty alpha {}',
             'extra_length': 'at most {} tokens longer than the input'}
@@ -128,7 +126,7 @@ def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list
 
 def _metrics(config, by_slice: dict[str, dict[str, float]]) -> list[dict]:
     return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
-             'protocol': PROTOCOLS[name]() if name in PROTOCOLS else '',
+             'protocol': metrics.protocol(name),
              'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())}
             for name, value in by_slice['overall'].items()]
 

@@ -1,0 +1,108 @@
+"""The frame around the stages: skip, resume, fail, publish; on disk and in an object store."""
+import os
+
+import pytest
+import tensorflow as tf
+
+from data_prep import UserError
+from pipelines import artifacts, config
+from pipelines.pipeline import Pipeline
+from pipelines.stage import Stage
+
+
+def stage(execute, **values):
+    return Stage(**{'name': 'prepare', 'execute': execute, 'needs': (), 'outputs': {'examples': 'Examples'},
+                    'sections': ('data',), **values})
+
+
+def write(text):
+    def execute(context):
+        with tf.io.gfile.GFile(os.path.join(context.outputs['examples'], 'file'), 'a') as file:
+            file.write(text)
+        context.properties['wrote'] = text
+    return execute
+
+
+@pytest.fixture
+def open_pipeline(config_file, tmp_path):
+    def make(*overrides, root=str(tmp_path / 'root')):
+        return Pipeline(config.load(config_file, overrides), root, [])
+    return make
+
+
+def content(outputs):
+    with tf.io.gfile.GFile(os.path.join(outputs['examples'].uri, 'file')) as file:
+        return file.read()
+
+
+def test_what_did_not_change_is_skipped_and_what_did_is_not(open_pipeline):
+    first = open_pipeline().run(stage(write('a')))
+    again = open_pipeline()
+    assert again.run(stage(write('b'))) == first and again.skipped == ['prepare']
+    assert content(first) == 'a' and first['examples'].properties == {'wrote': 'a'}
+    assert content(open_pipeline('data.max_length=9').run(stage(write('c')))) == 'c'
+    assert content(open_pipeline('train.steps=9').run(stage(write('d')))) == 'a'  # not one of its sections
+    assert content(open_pipeline().run(stage(write('e'), also=lambda _: {'raw': 1}))) == 'e'
+
+
+def test_work_that_fails_is_found_again_by_the_same_work_and_by_no_other(open_pipeline):
+    def fail(context):
+        write('half')(context)
+        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        open_pipeline().run(stage(fail))
+    assert content(open_pipeline('data.max_length=9').run(stage(write(' other')))) == ' other'
+    assert content(open_pipeline().run(stage(write(', whole')))) == 'half, whole'
+
+
+def test_an_artifact_that_is_gone_is_made_again(open_pipeline):
+    first = open_pipeline().run(stage(write('a')))
+    tf.io.gfile.rmtree(first['examples'].uri)
+    assert content(open_pipeline().run(stage(write('b')))) == 'b'
+    assert content(open_pipeline().run(stage(write('c'), current=lambda outputs: False))) == 'c'
+
+
+def test_metadata_that_is_gone_overwrites_nothing(open_pipeline):
+    first = open_pipeline().run(stage(write('a')))
+    os.remove(open_pipeline().metadata_path)
+    assert content(open_pipeline().run(stage(write('b')))) == 'b' and content(first) == 'a'
+
+
+def test_the_same_work_twice_at_once_is_refused(open_pipeline):
+    def inner(context):
+        open_pipeline().run(stage(write('b')))
+    with pytest.raises(UserError, match='is running prepare with this configuration'):
+        open_pipeline().run(stage(inner))
+
+
+def test_a_run_left_running_by_a_dead_process_is_marked_failed(open_pipeline, tmp_path):
+    pipeline = open_pipeline()
+    execution = pipeline.metadata.begin('prepare', 'f', 's', 'c')
+    host = execution.properties['process'].string_value.split()[0]
+    execution.properties['process'].string_value = f'{host} 999999999'
+    pipeline.metadata._store.put_executions([execution])
+    pipeline.metadata.begin('prepare', 'f', 's', 'c')
+    [dead] = pipeline.metadata._store.get_executions_by_id([execution.id])
+    assert dead.last_known_state == type(dead).FAILED
+
+
+def test_artifacts_in_an_object_store_lineage_beside_the_user(open_pipeline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outputs = open_pipeline(root='ram://bucket/root').run(stage(write('a')))
+    assert outputs['examples'].uri.startswith('ram://bucket/root/prepare/') and content(outputs) == 'a'
+    assert os.path.exists('runs/tiny/metadata.sqlite')
+    assert open_pipeline(root='ram://bucket/root').run(stage(write('b'))) == outputs
+
+
+def test_a_damaged_metadata_file_is_named(open_pipeline, tmp_path):
+    os.makedirs(tmp_path / 'root')
+    (tmp_path / 'root' / 'metadata.sqlite').write_bytes(b'not a database at all' * 100)
+    with pytest.raises(UserError, match='cannot be opened as the metadata store'):
+        open_pipeline().run(stage(write('a')))
+
+
+def test_source_follows_imports_and_ignores_layout():
+    closure = artifacts.source_hash(['pipelines.train'])
+    assert closure != artifacts.source_hash(['pipelines.export'])
+    text, imported = artifacts._imports('pipelines.train')
+    assert 'pipelines.trainer' in imported and '#' not in text
