@@ -17,6 +17,7 @@ CORE = [
     'numpy>=1.26,<2',
     'sentencepiece>=0.2,<0.3',
     'tensorflow>=2.15.1,<2.16',
+    'tensorflow-data-validation>=1.15.1,<1.16',
 ]
 TRAIN = [
     'jinja2>=3.1',
@@ -30,7 +31,6 @@ TRAIN = [
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorboard>=2.15,<2.16',
     'tensorflow-addons>=0.23,<0.24',
-    'tensorflow-data-validation>=1.15.1,<1.16',
     'tensorflow-model-analysis>=0.46,<0.47',
     'tensorflow-serving-api>=2.15,<2.16',
     'tensorflow-text>=2.15,<2.16',

@@ -23,12 +23,14 @@ class Batches:
         have no length, and there is one bucket of length 0.
       rows: records a batch, or per bucket.
       seed: of the permutations; None keeps the records in order (evaluation).
+      multiple: what the rows of the further bucket for overlong records are a multiple of.
 
     Raises:
       UserError: the split has no records.
     """
 
-    def __init__(self, split: Split, buckets: Sequence[int], rows: Sequence[int], seed: int | None):
+    def __init__(self, split: Split, buckets: Sequence[int], rows: Sequence[int], seed: int | None,
+                 multiple: int = 8):
         if not len(split):
             raise UserError('The split has no records, so there is nothing to make batches of; '
                             'look at its counts in manifest.json and at dead_letters/.')
@@ -38,7 +40,8 @@ class Batches:
         self.buckets, self.rows = list(buckets) or [0], list(rows)
         if lengths.max() > self.buckets[-1]:  # evaluation drops nothing: one more bucket for what is longer
             self.buckets.append(-(-int(lengths.max()) // 8) * 8)
-            self.rows.append(max(1, self.rows[-1] * self.buckets[-2] // self.buckets[-1] // 8 * 8))
+            fits = self.rows[-1] * self.buckets[-2] // self.buckets[-1]
+            self.rows.append(max(multiple, fits // multiple * multiple))
         self._bucket: np.ndarray = np.searchsorted(self.buckets, lengths).astype(np.int8)
         sizes = np.bincount(self._bucket, minlength=len(self.buckets))
         self.steps_per_epoch = int(sum(-(-size // rows) for size, rows in zip(sizes, self.rows)))

@@ -26,6 +26,7 @@ from data_prep import UserError
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
+_REMEDY = 'remove this data set and run `python -m pipelines.prepare` again.'
 _HEADER = struct.Struct('<QI')
 _FOOTER = struct.Struct('<I')
 
@@ -141,9 +142,9 @@ def read_manifest(folder: str) -> dict:
         with tf.io.gfile.GFile(path, 'rb') as file:
             manifest = json.loads(file.read())
     except ValueError as error:
-        raise UserError(f'{path} is damaged ({error}); run `python -m pipelines.prepare` again.') from error
+        raise UserError(f'{path} is damaged ({error}); {_REMEDY}') from error
     if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
-        raise UserError(f'{path} is not a manifest of format {FORMAT}; run `python -m pipelines.prepare` again.')
+        raise UserError(f'{path} is not a manifest of format {FORMAT}; {_REMEDY}')
     return manifest
 
 
@@ -181,7 +182,7 @@ class Split:
         record = self._maps[shard][start:start + length]
         if masked_crc(record) != row['crc']:
             raise UserError(f'{self.shards[shard]}, record {i} at byte {start}: the bytes are not those that were '
-                            'written (CRC-32C differs); run `python -m pipelines.prepare` again.')
+                            f'written (CRC-32C differs); {_REMEDY}')
         return record
 
 
@@ -228,7 +229,7 @@ def open_split(folder: str, split: str) -> Split:
 
 
 def _read_index(path: str, entry: dict, dtype: np.dtype) -> np.ndarray:
-    remedy = 'restore it, or run `python -m pipelines.prepare` again.'
+    remedy = f'restore it, or {_REMEDY}'
     for file in (path, index_path(path)):
         if not tf.io.gfile.exists(file):
             raise UserError(f'{file} is missing though the manifest lists it; {remedy}')

@@ -4,6 +4,7 @@ Used by Beam jobs; paths are anything Beam's filesystems open.
 """
 import csv
 import gzip
+import io
 import itertools
 import os
 import shutil
@@ -15,6 +16,8 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from data_prep import UserError
+
+_MAX_CSV_RECORD = 1 << 20  # a quote that is never closed must not swallow the rest of the file
 
 
 class Source(NamedTuple):
@@ -34,7 +37,7 @@ class Block(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record's columns as text, or why it is none. `line` counts from 1."""
+    """One record's columns as text, or why it is none. `line` counts from 1; in a CSV file it counts records."""
     file: str
     line: int
     offset: int
@@ -141,19 +144,27 @@ def read(block: Block) -> Iterator[Record]:
 def _columns(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
     if format == 'lines':
         return tuple(text), None
-    row = text[0].split('\t') if format == 'tsv' else next(csv.reader([text[0]], strict=False), [])
+    try:
+        rows = [text[0].split('\t')] if format == 'tsv' else list(csv.reader(io.StringIO(text[0], newline='')))
+    except csv.Error as error:
+        return (), f'not CSV: {error}'
+    if len(rows) > 1:
+        return (), f'not CSV: a quote out of place made one record of {len(rows)} lines'
+    [row] = rows or [[]]
     if len(row) < 2:
         return (), f'{len(row)} column where source and target are needed'
     return tuple(row[:3]), None
 
 
 def _csv_records(stream: BinaryIO) -> Iterator[bytes]:
-    """Raw bytes of each CSV record: lines are joined while a quoted field is open."""
-    pending = b''
+    """Raw bytes of each CSV record: lines are joined while a quoted field is open, up to a size no record has."""
+    pending, size, quotes = [], 0, 0
     for line in stream:
-        pending += line
-        if pending.count(b'"') % 2 == 0:
-            yield pending
-            pending = b''
+        pending.append(line)
+        size += len(line)
+        quotes += line.count(b'"')
+        if quotes % 2 == 0 or size > _MAX_CSV_RECORD:
+            yield b''.join(pending)
+            pending, size, quotes = [], 0, 0
     if pending:
-        yield pending
+        yield b''.join(pending)

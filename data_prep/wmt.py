@@ -37,6 +37,8 @@ class Config(subwords.Config):
     pairs_per_shard: int = 200000
 
     def __post_init__(self):
+        if not 0 <= self.max_dead_letters <= 1:
+            raise ValueError(f'max_dead_letters is a fraction of the records, 0 to 1; it is {self.max_dead_letters}')
         if self.samples not in ('', 'cldr'):
             raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')
         if not self.samples and not (self.train and self.validation and self.test):

@@ -9,6 +9,7 @@ import hashlib
 import heapq
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -39,17 +40,30 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
         than `max_dead_letters` were unreadable. No manifest is written then.
     """
     if config.samples:
-        from data_prep import samples
-        raw = os.path.join(folder, 'raw')
-        tf.io.gfile.makedirs(raw)
-        made = samples.write_cldr_pairs(raw, source=config.source, target=config.target)
-        found = [Source(split, (made[split],), 'tsv') for split in SPLITS]
+        found = _make_samples(config, os.path.join(folder, 'raw'))
     else:
         found = [source for split in SPLITS
                  for source in text_files.sources(split, config.folder, getattr(config, split))]
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
         build(pipeline, found, config, folder)
     return _finish(config, folder)
+
+
+def _make_samples(config: Config, folder: str) -> list[Source]:
+    """Makes the demo's corpus, on this machine, and puts it where workers can read it."""
+    import babel
+
+    from data_prep import samples
+    tf.io.gfile.makedirs(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            made = samples.write_cldr_pairs(scratch, source=config.source, target=config.target)
+        except (babel.UnknownLocaleError, ValueError) as error:
+            raise UserError(f'data.source {config.source!r} or data.target {config.target!r} is no language CLDR knows '
+                            f'({error}); write it as en, de or pt_BR.') from error
+        for path in made.values():
+            tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)), overwrite=True)
+    return [Source(split, (os.path.join(folder, os.path.basename(made[split])),), 'tsv') for split in SPLITS]
 
 
 def build(pipeline: beam.Pipeline, found: list[Source], config: Config, folder: str) -> None:

@@ -130,8 +130,8 @@ def _choose(condition, ragged_true, ragged_false):
 def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False) -> list[dict]:
     """Translates lines with a loaded SavedModel, in order.
 
-    Lines of like length go together, batches have `batch_size` rows and a length that is a multiple of 16, so few
-    shapes are compiled. A line longer than the model takes is cut at the blank nearest its middle until its parts fit.
+    Lines of like length go together, batches have 1, 8 or `batch_size` rows and a length that is a multiple of 16:
+    few shapes to compile. A line longer than the model takes is cut at the blank nearest its middle until it fits.
 
     Args:
       model: what `tf.saved_model.load` gives for an exported `Translation`.
@@ -152,13 +152,16 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
         for start in range(0, len(todo), batch_size):
             batch = todo[start:start + batch_size]
             encoded = model.encode(tf.constant([line for _, _, line in batch]))
-            fits = [item for item, cut in zip(batch, encoded['truncated'].numpy()) if not cut]
-            for (number, part, line), cut in zip(batch, encoded['truncated'].numpy()):
-                if cut:
+            ids = encoded['ids'].numpy()
+            rows = []
+            for row, ((number, part, line), cut) in enumerate(zip(batch, encoded['truncated'].numpy())):
+                if cut and len(line) > 1:
                     left, right = _halves(line)
                     longer += [(number, (*part, 0), left), (number, (*part, 1), right)]
-            if fits:
-                ids = tf.boolean_mask(encoded['ids'], ~encoded['truncated'])
+                elif ids[row, 0] != EOS:  # else nothing the model can see is in it
+                    rows.append(row)
+            if rows:
+                fits, ids = [batch[row] for row in rows], tf.constant(ids[rows])
                 decoded = decode(_pad(ids, batch_size))
                 texts = model.text(decoded['ids'])['text'].numpy()
                 done += [(number, part, text.decode(), float(score))
@@ -182,6 +185,7 @@ def _halves(line: str) -> tuple[str, str]:
 def _pad(ids: tf.Tensor, rows: int) -> tf.Tensor:
     """Up to `rows` rows, with sentences of EOS alone, and a length that is a multiple of 16."""
     n, length = ids.shape
+    rows = next(size for size in (1, 8, rows) if n <= size)  # few shapes, and one line does not pay for a batch
     ids = tf.pad(ids, [[0, rows - n], [0, -length % 16]], constant_values=PAD)
     blank = tf.concat([tf.fill([rows - n, 1], EOS), tf.fill([rows - n, ids.shape[1] - 1], PAD)], 1)
     return tf.concat([ids[:n], blank], 0)

@@ -134,18 +134,13 @@ class Metadata:
     def begin(self, stage: str, fingerprint: str, source: str, config: str) -> mlmd.Execution:
         """Records a running execution; those a killed process left running are marked failed.
 
-        Raises:
-          UserError: another process is doing the same work now.
+        The caller holds the lock of this work, so whatever claims to be running it is dead.
         """
         type_id = self._store.put_execution_type(
             mlmd.ExecutionType(name=stage, properties=_EXECUTION_PROPERTIES), can_add_fields=True)
         for execution in self._find(f'type = "{stage}" AND last_known_state = RUNNING'):
-            process = execution.properties['process'].string_value
-            if alive(process):
-                if execution.properties['fingerprint'].string_value == fingerprint:
-                    raise UserError(f'Process {process} is running {stage} with this configuration in the same '
-                                    'pipeline root; wait for it, stop it, or give another --pipeline_root.')
-            else:
+            same_work = execution.properties['fingerprint'].string_value == fingerprint
+            if same_work or not alive(execution.properties['process'].string_value):
                 execution.last_known_state = mlmd.Execution.FAILED
                 self._store.put_executions([execution])
         execution = mlmd.Execution(type_id=type_id, last_known_state=mlmd.Execution.RUNNING)

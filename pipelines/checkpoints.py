@@ -48,6 +48,11 @@ def check(nets: dict[str, keras.Model], path: str) -> None:
                                 'give the configuration it was trained with, or another --pipeline_root.')
 
 
+def present(manager: tf.train.CheckpointManager) -> list[str]:
+    """The manager's checkpoints that are still there, oldest first; one removed by hand is passed over."""
+    return [path for path in manager.checkpoints if tf.io.gfile.exists(f'{path}.index')]
+
+
 def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
     """Sets every weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1)."""
     readers = [_reader(path) for path in paths]
@@ -58,9 +63,29 @@ def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
             variable.assign(mean.astype(variable.dtype.as_numpy_dtype))
 
 
+def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: str) -> None:
+    """Restores weights, optimizers and step.
+
+    Raises:
+      UserError: the checkpoint is of another model or optimizer, or damaged.
+    """
+    check(nets, path)
+    try:
+        checkpoint.restore(path).assert_existing_objects_matched()
+    except AssertionError as error:
+        raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}); give the configuration it was '
+                        'trained with, or another --pipeline_root.') from error
+    except (tf.errors.OpError, IndexError) as error:
+        raise UserError(_damaged(path, error)) from error
+
+
 def _reader(path: str):
     try:
         return tf.train.load_checkpoint(path)
     except (tf.errors.OpError, ValueError) as error:
-        raise UserError(f'{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); '
-                        f'remove it from {os.path.dirname(path)} to go on from the one before.') from error
+        raise UserError(_damaged(path, error)) from error
+
+
+def _damaged(path: str, error: Exception) -> str:
+    return (f'{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); remove {os.path.basename(path)}.* '
+            f'from {os.path.dirname(path)} to go on from the one before.')

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 
+from data_prep import UserError
 from pipelines import stage
 from pipelines.export import FORMAT
 
@@ -168,17 +169,22 @@ def decide(config, validation, with_baseline: bool) -> tuple[bool, list[str]]:
     thresholds = config.evaluate.thresholds
     if not thresholds:
         return False, ['no threshold is set in evaluate.thresholds, and without one nothing is blessed']
-    reasons = []
+    reasons, pardoned = [], 0
     for by_slice in validation.metric_validations_per_slice:
         for failure in by_slice.failures:
             value = failure.metric_value.double_value.value
             bounds = thresholds.get(failure.metric_key.name, {})
             if failure.metric_key.is_diff:
+                # TFMA also divides by the baseline: where that is 0 it fails every change, an improvement too.
+                if -bounds.get('max_drop', float('inf')) <= value <= bounds.get('max_rise', float('inf')):
+                    pardoned += 1
+                    continue
                 reasons.append(f'{failure.metric_key.name} changed by {value:+.4g} from the blessed model, '
                                f'more than {_words(bounds, "max_drop", "max_rise")} allows')
             else:
                 reasons.append(f'{failure.metric_key.name} is {value:.4g}, outside {_words(bounds, "min", "max")}')
-    if not validation.validation_ok:
+    skipped_all = not with_baseline and not any({'min', 'max'} & set(bounds) for bounds in thresholds.values())
+    if not validation.validation_ok and (reasons or not (pardoned or skipped_all)):
         return False, reasons or ['TFMA found a metric or slice missing']
     skipped = [f'{name}.{key}' for name, bounds in thresholds.items() for key in bounds
                if key in ('max_drop', 'max_rise') and not with_baseline]
@@ -192,6 +198,23 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
     return ' and '.join(f'{key} {bounds[key]:g}' for key in keys if key in bounds)
 
 
+def check(config) -> None:
+    """Refuses a threshold that would bound nothing, and a split that does not exist."""
+    known = config.model_module.METRICS
+    for name, bounds in config.evaluate.thresholds.items():
+        unknown = set(bounds) - {'min', 'max', 'max_drop', 'max_rise'}
+        if name not in known:
+            raise UserError(f'evaluate.thresholds: there is no metric {name!r}; there are {", ".join(known)}.')
+        if unknown or not bounds:
+            raise UserError(f'evaluate.thresholds.{name} holds {sorted(unknown) or "nothing"}; '
+                            'give min, max, max_drop or max_rise.')
+        if {'max_drop', 'max_rise'} <= set(bounds):
+            raise UserError(f'evaluate.thresholds.{name}: give max_drop or max_rise, not both.')
+    if config.evaluate.split not in config.data_module.SPLITS:
+        raise UserError(f'evaluate.split must be one of {", ".join(config.data_module.SPLITS)}; '
+                        f'it is {config.evaluate.split!r}.')
+
+
 def baseline_digest(pipeline) -> dict:
     """Evaluation depends on which model it is compared with."""
     found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)
@@ -200,7 +223,7 @@ def baseline_digest(pipeline) -> dict:
 
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
-                    sections=('model', 'evaluate'), also=baseline_digest)
+                    sections=('model', 'evaluate'), also=baseline_digest, check=check)
 
 
 def main(argv=None) -> None:

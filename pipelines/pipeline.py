@@ -1,5 +1,9 @@
 """The frame around every stage: look up, skip or execute, rename into place, publish."""
+import contextlib
+import fcntl
+import hashlib
 import os
+import shlex
 import time
 
 import tensorflow as tf
@@ -23,15 +27,15 @@ class Pipeline:
       config: the resolved configuration.
       root: where artifacts go; any path TensorFlow can write.
       argv: flags passed on to Beam.
-      config_flag: what the user gave as --config, for the commands named in messages.
+      flags: what the user gave of --config, --set and --pipeline_root, for the commands named in messages.
     """
 
-    def __init__(self, config: Config, root: str, argv: list[str], config_flag: str | None = None):
+    def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
         self.config, self.root, self.argv = config, root, argv
         # SQLite cannot lie in an object store; the artifacts can.
-        self.metadata_path = os.path.join(os.path.join('runs', config.name) if '://' in root else root,
-                                          'metadata.sqlite')
-        self._flags = (f' --config {config_flag}' if config_flag else '')
+        self.metadata_path = os.path.join(root, 'metadata.sqlite') if '://' not in root else os.path.join(
+            'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
+        self._flags = flags or []
         self._metadata: artifacts.Metadata | None = None
         self._results: dict[str, dict[str, Artifact]] = {}
         self.skipped: list[str] = []
@@ -45,7 +49,7 @@ class Pipeline:
         return self._metadata
 
     def command(self, stage: str) -> str:
-        return f'python -m pipelines.{stage}{self._flags}'
+        return shlex.join(['python', '-m', f'pipelines.{stage}', *self._flags])
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Executes a stage, or skips it when nothing it depends on has changed. Returns its outputs by key."""
@@ -107,8 +111,13 @@ class Pipeline:
         return None
 
     def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
-        print(f'{stage.name}: started.', flush=True)
         partial = os.path.join(self.root, stage.name, f'.partial-{fingerprint[:16]}')
+        with _locked(partial, stage.name):
+            return self._execute_locked(stage, inputs, fingerprint, partial)
+
+    def _execute_locked(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
+                        partial: str) -> dict[str, Artifact]:
+        print(f'{stage.name}: started.', flush=True)
         outputs = {key: os.path.join(partial, key) for key in stage.outputs}
         for folder in outputs.values():
             tf.io.gfile.makedirs(folder)
@@ -122,13 +131,38 @@ class Pipeline:
             while tf.io.gfile.exists(final):  # the metadata was removed, the artifacts were not: nothing is overwritten
                 final += '+'
             _move(partial, final)
+            try:
+                self.metadata.publish(execution, inputs.values(), {
+                    key: (stage.outputs[key], os.path.join(final, key), digests[key]) for key in stage.outputs},
+                    context.properties)
+            except BaseException:
+                _move(final, partial)  # nothing knows of it yet: the next run must find the work where it looks
+                raise
         except BaseException:
             self.metadata.fail(execution)
             raise
-        self.metadata.publish(execution, inputs.values(), {
-            key: (stage.outputs[key], os.path.join(final, key), digests[key]) for key in stage.outputs},
-            context.properties)
         return self.metadata.completed(stage.name, fingerprint)[0][2]
+
+
+@contextlib.contextmanager
+def _locked(partial: str, stage: str):
+    """Holds the lock of one piece of work as long as this process lives; an object store has none.
+
+    Raises:
+      UserError: another process is doing the same work now.
+    """
+    if '://' in partial:
+        yield
+        return
+    os.makedirs(os.path.dirname(partial), exist_ok=True)
+    # Never removed: a lock on a name that can vanish can be held twice.
+    with open(partial.replace('.partial-', '.lock-'), 'w') as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f'Another process is running {stage} with this configuration in the same pipeline root; '
+                            'wait for it, stop it, or give another --pipeline_root.') from error
+        yield
 
 
 def _move(source: str, target: str) -> None:

@@ -39,7 +39,7 @@ def load(path: str):
             model.description = json.loads(file.read())
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
-                        'export or push it again.') from error
+                        'remove it and push again.') from error
     return model
 
 
@@ -54,7 +54,7 @@ def run(model, lines: list[str], batch_size: int = 64, jit: bool = False) -> lis
 def main(argv=None) -> None:
     flags = stage.parser('predict', __doc__)
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
-    flags.add_argument('--batch_size', type=int, default=64)
+    flags.add_argument('--batch_size', type=_positive, default=64, help='lines decoded at once (default: 64)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
     args = flags.parse_args(argv)
 
@@ -71,6 +71,12 @@ def main(argv=None) -> None:
                 print(result['text'])
             sys.stdout.flush()
     stage.run_command(work)
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
 
 
 def _blocks(stream, size: int = 4096):

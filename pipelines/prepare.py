@@ -6,7 +6,6 @@
 
 Flags not listed here are passed on to Beam.
 """
-import os
 import sys
 
 from pipelines import stage
@@ -35,7 +34,7 @@ def raw_files(pipeline) -> dict:
     for split in pipeline.config.data_module.SPLITS:
         for path in data.files(split):
             stat = tf.io.gfile.stat(path) if tf.io.gfile.exists(path) else None
-            found[os.path.basename(path)] = [stat.length, stat.mtime_nsec] if stat else None
+            found[path] = [stat.length, stat.mtime_nsec] if stat else None
     return found
 
 

@@ -15,12 +15,16 @@ class Progress:
       step: the global step.
       steps: where training ends.
       unit: what the rate counts, as tokens or images.
+
+    Attributes:
+      validation: the newest validation's metrics.
     """
 
     def __init__(self, step: tf.Variable, steps: int, unit: str):
         self.step, self.steps, self.unit = step, steps, unit
         self._first, self._started = int(step.numpy()), time.monotonic()
         self._validation = ''
+        self.validation: dict[str, float] = {}
         self._out = sys.stdout  # Orbit's own lines are caught while training; these are not
         console = Console(file=self._out)
         self._bar = Bar(TextColumn('train'), BarColumn(), TextColumn('{task.completed:,.0f}/{task.total:,.0f}'),
@@ -51,5 +55,6 @@ class Progress:
                   file=self._out, flush=True)
 
     def eval_action(self, output: dict) -> None:
+        self.validation = dict(output)
         self._validation = ''.join(f', {name} {float(value):.4f}' for name, value in output.items()
                                    if name in ('validation/nll', 'validation/accuracy', 'validation/loss'))

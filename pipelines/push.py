@@ -55,9 +55,8 @@ def is_current(outputs: dict) -> bool:
     """
     from pipelines import pusher
     pushed = outputs['pushed_model'].properties
-    pushes = [version.number for version in pusher.versions(pushed['destination'])
-              if 'rolled_back_to' not in version.record]
-    return pushes[-1:] == [pushed['version']]
+    pushes = [version for version in pusher.versions(pushed['destination']) if 'rolled_back_to' not in version.record]
+    return bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
 
 
 def destination_of(config, root: str) -> str:

@@ -48,16 +48,20 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     artifacts = Table('artifact', 'where', title='Artifacts', title_justify='left')
     for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
         where = pushed['path'] if key == 'pushed_model' else results[key].uri
-        artifacts.add_row(results[key].type, os.path.relpath(where))
-    artifacts.add_row('lineage', os.path.relpath(pipeline.metadata_path))
+        artifacts.add_row(results[key].type, _shown(where))
+    artifacts.add_row('lineage', _shown(pipeline.metadata_path))
     console.print(artifacts)
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
     for line in (f'echo "{samples[0][0] if samples else "…"}" | {pipeline.command("predict")}',
-                 f'open {os.path.relpath(os.path.join(results["report"].uri, "report.html"))}',
-                 f'tensorboard --logdir {os.path.relpath(results["model_run"].uri)}',
+                 f'open {_shown(os.path.join(results["report"].uri, "report.html"))}',
+                 f'tensorboard --logdir {_shown(results["model_run"].uri)}',
                  f'{pipeline.command("push")} --list'):
         console.print(f'  {line}')
+
+
+def _shown(path: str) -> str:
+    return path if '://' in path else os.path.relpath(path)
 
 
 def unseen(config, examples: str, count: int = 6):

@@ -107,8 +107,23 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     if args.explain:
         from pipelines import explain
         explain.show(resolved)
-    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), list(rest),
-                             args.config)
+    flags = [part for flag, values in (('--config', [args.config]), ('--set', overrides),
+                                       ('--pipeline_root', [args.pipeline_root]))
+             for value in values if value for part in (flag, value)]
+    _check_beam_flags(rest)
+    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), list(rest), flags)
+
+
+def _check_beam_flags(rest) -> None:
+    """Refuses what neither a stage nor Beam knows; Beam itself would only drop it with a warning."""
+    if not rest:
+        return
+    from apache_beam.options.pipeline_options import PipelineOptions
+    known = PipelineOptions(rest).get_all_options()
+    unknown = sorted(set(PipelineOptions(rest).get_all_options(retain_unknown_options=True)) - set(known))
+    if unknown or not rest[0].startswith('-'):
+        what = f'there is no flag --{unknown[0]}, neither here nor in Beam' if unknown else f'{rest[0]!r} is no flag'
+        raise UserError(f'{what}; --help lists those of this command.')
 
 
 def quiet_libraries() -> None:
@@ -134,6 +149,9 @@ def run_command(work: Callable[[], None]) -> None:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # `… | head`: the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except Exception as error:
         sentence = _environment_sentence(error)
         if sentence is None:
@@ -149,9 +167,10 @@ def _say_error(sentence: str) -> int:
 _REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
              errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
              errno.ENOTDIR: 'choose a path below folders, with --pipeline_root',
+             errno.EISDIR: 'give a file',
              errno.EROFS: 'choose a folder that can be written, with --pipeline_root',
-             errno.EACCES: 'choose a folder you may write, with --pipeline_root',
-             errno.EPERM: 'choose a folder you may write, with --pipeline_root'}
+             errno.EACCES: 'ask for the right to it, or choose another place, with --pipeline_root',
+             errno.EPERM: 'ask for the right to it, or choose another place, with --pipeline_root'}
 
 
 def _environment_sentence(error: BaseException) -> str | None:

@@ -1,6 +1,6 @@
 """One trainer for every paper, on Orbit.
 
-Orbit owns the loop, summaries, checkpoints and preemption. Ours are the step, the input position and the exact resume:
+Orbit owns the loop, its summaries and actions. Ours are the step, the input position and the exact resume:
 batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
 restore.
 """
@@ -8,6 +8,8 @@ import contextlib
 import io
 import json
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +21,8 @@ from pipelines import checkpoints
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
+
+PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
@@ -36,7 +40,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.config, self.strategy = config, strategy
         self.model, self.data = config.model_module, config.data_module
         self.traces = 0
-        self.save_if_preempted: Callable[[], None] = lambda: None
+        self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
@@ -63,7 +67,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         training = split == 'train'
         rows = input_pipeline.rows_per_bucket(c.input.buckets, c.input.tokens, c.input.rows, c.input.rows_multiple_of)
         part = records.open_split(self._examples, split)
-        batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None)
+        batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None,
+                                         c.input.rows_multiple_of)
         start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
 
         def make(context: tf.distribute.InputContext):
@@ -74,13 +79,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return self.strategy.distribute_datasets_from_function(make)
 
     def train_loop_begin(self):
-        # Here rather than in an action, which Orbit calls before it has written the loop's summaries.
-        self.save_if_preempted()
         if self.train_dataset is None:  # made here, when the step is restored
             self.train_dataset = self._dataset('train')
         self._totals, self._started = [], time.monotonic()
 
     def train_step(self, iterator):
+        self.before_step()
         batch = next(iterator)
         batch.pop('id')
         self._totals.append(self._train(batch))
@@ -165,7 +169,8 @@ def train(config: Config, examples: str, run: str) -> dict:
     Args:
       config: the resolved configuration.
       examples: the data set's folder.
-      run: the ModelRun folder: checkpoints/, tensorboard/, weights (the mean of the last checkpoints).
+      run: the ModelRun folder: checkpoints/, interrupted/ (the one a SIGTERM left), tensorboard/, weights (the mean of
+        the last checkpoints).
 
     Returns:
       What training found out, for lineage and reports.
@@ -177,48 +182,82 @@ def train(config: Config, examples: str, run: str) -> dict:
     tf.config.experimental.enable_op_determinism()
     jit = strategies.accelerated(strategy) if config.train.jit == 'auto' else bool(config.train.jit)
     trainer = Trainer(config, strategy, examples, jit)
-    manager = tf.train.CheckpointManager(
-        trainer.checkpoint, os.path.join(run, 'checkpoints'), step_counter=trainer.global_step,
-        max_to_keep=max(config.train.keep_checkpoints, config.train.average_checkpoints))
-    if manager.latest_checkpoint:
-        checkpoints.check(trainer.nets, manager.latest_checkpoint)
-    orbit_log = io.StringIO()
-    with contextlib.redirect_stdout(orbit_log):  # Orbit prints a line a loop; ours say the same with time left
-        controller = orbit.Controller(
-            global_step=trainer.global_step, trainer=trainer, evaluator=trainer, strategy=strategy,
-            steps_per_loop=lambda step: min(config.train.log_every, config.train.checkpoint_every
-                                            - step % config.train.checkpoint_every),
-            checkpoint_manager=manager, summary_dir=os.path.join(run, 'tensorboard'),
-            eval_summary_dir=os.path.join(run, 'tensorboard'))
+    scheduled, interrupted = _managers(trainer, run)
+    newest = max(checkpoints.present(scheduled) + checkpoints.present(interrupted), key=_step_of, default=None)
+    if newest:
+        with strategy.scope():
+            checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
     started = int(trainer.global_step.numpy())
     if started:
         print(f'train: resuming at step {started:,} of {config.train.steps:,}.', flush=True)
-    # Every so many steps exactly: Orbit's own interval would count from wherever the first loop ends.
-    save = orbit.actions.ConditionalAction(
-        lambda _: trainer.global_step % config.train.checkpoint_every == 0 or trainer.global_step == config.train.steps,
-        lambda _: manager.save(checkpoint_number=trainer.global_step))
-    preempted = orbit.actions.SaveCheckpointIfPreempted(
-        strategy.cluster_resolver, manager, checkpoint_number=trainer.global_step)
-    trainer.save_if_preempted = lambda: preempted(None)
     seconds = time.monotonic()
-    with Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress:
-        controller.train_actions = (progress.train_action, save)
-        controller.eval_actions = (progress.eval_action,)
-        with contextlib.redirect_stdout(orbit_log), _user_errors():
-            result = controller.train_and_evaluate(config.train.steps, eval_interval=config.train.validate_every)
-    seconds = time.monotonic() - seconds
-    last = manager.checkpoints[-config.train.average_checkpoints:]
-    checkpoints.assign_mean(trainer.nets, last)
-    averaged = trainer.evaluate(tf.constant(-1))
+    with Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress, _user_errors():
+        with _stop_at_sigterm(trainer, interrupted), contextlib.redirect_stdout(io.StringIO()):
+            _run(trainer, scheduled, progress, os.path.join(run, 'tensorboard'))  # Orbit prints what progress shows
+        last = checkpoints.present(scheduled)[-config.train.average_checkpoints:]
+        checkpoints.assign_mean(trainer.nets, last)
+        averaged = trainer.evaluate(tf.constant(-1))
     checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
-    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(seconds, 1), 'jit': jit,
-             'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
+    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
+             'jit': jit, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
              'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
-             'last': {name: float(value) for name, value in (result or {}).items()},
+             'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
              'averaged_checkpoints': [os.path.basename(path) for path in last]}
     records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
     return found
+
+
+def _managers(trainer: Trainer, run: str) -> tuple[tf.train.CheckpointManager, tf.train.CheckpointManager]:
+    """Scheduled checkpoints, of which the last are averaged, and the one of an interruption, which is not averaged."""
+    keep = max(trainer.config.train.keep_checkpoints, trainer.config.train.average_checkpoints)
+    return (tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, 'checkpoints'), max_to_keep=keep),
+            tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, 'interrupted'), max_to_keep=1))
+
+
+def _step_of(path: str) -> int:
+    return int(path.rsplit('-', 1)[1])
+
+
+def _run(trainer: Trainer, manager: tf.train.CheckpointManager, progress: Progress, summaries: str) -> None:
+    """Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals."""
+    settings, step = trainer.config.train, trainer.global_step
+    controller = orbit.Controller(
+        global_step=step, trainer=trainer, evaluator=trainer, strategy=trainer.strategy, summary_dir=summaries,
+        steps_per_loop=lambda step: min(every - int(step) % every for every in (
+            settings.log_every, settings.checkpoint_every, settings.validate_every)),
+        train_actions=[progress.train_action, orbit.actions.ConditionalAction(
+            lambda _: step % settings.checkpoint_every == 0 or step == settings.steps,
+            lambda _: manager.save(checkpoint_number=step))],
+        eval_actions=[progress.eval_action])
+    while (done := int(step.numpy())) < settings.steps:
+        # From the step, not from where this process began, so that a resumed run validates where any run does.
+        controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
+        controller.evaluate()
+
+
+@contextlib.contextmanager
+def _stop_at_sigterm(trainer: Trainer, manager: tf.train.CheckpointManager):
+    """At SIGTERM saves before the next step and leaves with exit code 42: start me again.
+
+    Orbit's own action, made for several workers, would first finish the loop and one more.
+    """
+    def stop(*_):
+        trainer.before_step = save_and_leave
+
+    def save_and_leave():
+        path = manager.save(checkpoint_number=trainer.global_step)
+        print(f'train: SIGTERM: saved {path}; the same command goes on from there.', file=sys.stderr, flush=True)
+        sys.exit(PREEMPTED)
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: whoever runs this has signals of their own
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def test_a_worker_sees_only_its_replicas(split):
 
 def test_evaluation_drops_nothing_however_long(split):
     plan = input_pipeline.Batches(split, [4], [64], None)
-    assert len(plan.buckets) == 2 and plan.buckets[1] % 8 == 0
+    assert len(plan.buckets) == 2 and plan.buckets[1] % 8 == 0 and plan.rows[1] % 8 == 0
     seen = np.concatenate([batch['id'] for batch in input_pipeline.dataset(
         split, plan, wmt.decode, 0, plan.steps_per_epoch).as_numpy_iterator()])
     assert sorted(seen[seen >= 0]) == list(range(len(split)))

@@ -125,6 +125,20 @@ def test_a_gzip_file_cut_short_or_damaged_is_named(files, tmp_path, damage):
         prepare(files(train=['train.en.gz', 'train.de']), tmp_path / 'out')
 
 
+def test_a_stray_quote_costs_its_record_and_no_other(files, tmp_path):
+    rows = [f'{s},{t}' for s, t in zip(SOURCE, TARGET)]
+    rows[5:5] = ['5" pipe,5-Zoll-Rohr', 'next,"closes it']
+    (tmp_path / 'table.csv').write_text('\n'.join(rows) + '\n')
+    counts = prepare(files(train=['table.csv'], max_dead_letters=0.5), tmp_path / 'out')['counts']['train']
+    assert (counts['read'], counts['written'], counts['dead_letters']) == (61, 60, 1)
+    assert texts(tmp_path / 'out')['source'][-1] == SOURCE[-1]
+
+
+def test_an_unknown_language_is_named(files, tmp_path):
+    with pytest.raises(UserError, match="data.target 'xx' is no language CLDR knows"):
+        prepare(files(samples='cldr', target='xx'), tmp_path / 'out')
+
+
 def test_a_source_without_partner_is_named(files, tmp_path):
     with pytest.raises(UserError, match=r'train\.en has no partner'):
         prepare(files(train=['train.en']), tmp_path / 'out')
