@@ -54,7 +54,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
     for line in (f'echo "{samples[0][0] if samples else "…"}" | {pipeline.command("predict")}',
-                 f'open {_shown(os.path.join(results["report"].uri, "report.html"))}',
+                 f'python -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
                  f'tensorboard --logdir {_shown(results["model_run"].uri)}',
                  f'{pipeline.command("push")} --list'):
         console.print(f'  {line}')

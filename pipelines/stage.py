@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -183,6 +184,6 @@ def _environment_sentence(error: BaseException) -> str | None:
             return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}; {_REMEDIES[seen.errno]}.'
         for code, remedy in _REMEDIES.items():  # TensorFlow's file errors carry the text, not the number
             if os.strerror(code) in str(seen):
-                return f'{str(seen).splitlines()[0]}; {remedy}.'
+                return re.sub(r'\{\{.*?\}\}\s*|\s*\[Op:.*?\]', '', str(seen).splitlines()[0]) + f'; {remedy}.'
         seen = seen.__cause__ or seen.__context__
     return None

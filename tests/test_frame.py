@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines import artifacts, config
+from pipelines import stage as frame
 from pipelines.pipeline import Pipeline
 from pipelines.stage import Stage
 
@@ -99,6 +100,22 @@ def test_a_damaged_metadata_file_is_named(open_pipeline, tmp_path):
     (tmp_path / 'root' / 'metadata.sqlite').write_bytes(b'not a database at all' * 100)
     with pytest.raises(UserError, match='cannot be opened as the metadata store'):
         open_pipeline().run(stage(write('a')))
+
+
+@pytest.mark.parametrize('error, sentence', [
+    (tf.errors.ResourceExhaustedError(None, None, '{{function_node x}} /run/ckpt; No space left on device [Op:SaveV2]'),
+     '/run/ckpt; No space left on device; free some space and start the same command again; it goes on where it was.'),
+    (OSError(30, 'Read-only file system', '/run'),
+     '/run: Read-only file system; choose a folder that can be written, with --pipeline_root.')])
+def test_a_disk_that_takes_nothing_is_a_sentence_however_a_library_wraps_it(error, sentence, capsys):
+    def work():
+        try:
+            raise error
+        except Exception as cause:
+            raise RuntimeError('a library failed') from cause
+    with pytest.raises(SystemExit) as left:
+        frame.run_command(work)
+    assert left.value.code == 2 and capsys.readouterr().err == f'error: {sentence}\n'
 
 
 def test_source_follows_imports_and_ignores_layout():
