@@ -86,7 +86,7 @@ class Pipeline:
         found = self._cached(stage, self._fingerprint(stage, inputs))
         if found is None:
             raise UserError(f'{self.root} has no finished {name} for this configuration; '
-                            f'run `{self.command(name)}` first, with the same flags.')
+                            f'run `{self.command(name)}` first.')
         self._results[name] = found
         return found
 

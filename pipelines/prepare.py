@@ -8,6 +8,7 @@ Flags not listed here are passed on to Beam.
 """
 import sys
 
+from data_prep import UserError
 from pipelines import stage
 
 
@@ -36,6 +37,16 @@ def raw_files(pipeline) -> dict:
             stat = tf.io.gfile.stat(path) if tf.io.gfile.exists(path) else None
             found[path] = [stat.length, stat.mtime_nsec] if stat else None
     return found
+
+
+def check_beam_flags(flags: list[str]) -> None:
+    """Refuses what neither a stage nor Beam knows; Beam itself would only drop it with a warning."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+    known = PipelineOptions(flags).get_all_options()
+    unknown = sorted(set(PipelineOptions(flags).get_all_options(retain_unknown_options=True)) - set(known))
+    if unknown or not flags[0].startswith('-'):
+        what = f'there is no flag --{unknown[0]}, neither here nor in Beam' if unknown else f'{flags[0]!r} is no flag'
+        raise UserError(f'{what}; --help lists those of this command.')
 
 
 STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=raw_files, outputs={

@@ -111,20 +111,10 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     flags = [part for flag, values in (('--config', [args.config]), ('--set', overrides),
                                        ('--pipeline_root', [args.pipeline_root]))
              for value in values if value for part in (flag, value)]
-    _check_beam_flags(rest)
+    if rest:
+        from pipelines import prepare
+        prepare.check_beam_flags(list(rest))
     return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), list(rest), flags)
-
-
-def _check_beam_flags(rest) -> None:
-    """Refuses what neither a stage nor Beam knows; Beam itself would only drop it with a warning."""
-    if not rest:
-        return
-    from apache_beam.options.pipeline_options import PipelineOptions
-    known = PipelineOptions(rest).get_all_options()
-    unknown = sorted(set(PipelineOptions(rest).get_all_options(retain_unknown_options=True)) - set(known))
-    if unknown or not rest[0].startswith('-'):
-        what = f'there is no flag --{unknown[0]}, neither here nor in Beam' if unknown else f'{rest[0]!r} is no flag'
-        raise UserError(f'{what}; --help lists those of this command.')
 
 
 def quiet_libraries() -> None:

@@ -73,7 +73,7 @@ def test_your_own_pairs(tmp_path):
     assert 'train: 400 read, 400 written' in done.stdout
     missing = command('pipelines.export', '--config', 'my.yaml', '--set', 'data.vocab_size=90', cwd=tmp_path)
     assert missing.returncode == 2
-    assert 'run `python -m pipelines.train --config my.yaml` first' in missing.stderr
+    assert 'run `python -m pipelines.train --config my.yaml --set data.vocab_size=90` first.' in missing.stderr
 
 
 def test_make_refuses_another_python_in_one_line():
