@@ -54,9 +54,7 @@ class Pipeline:
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Executes a stage, or skips it when nothing it depends on has changed. Returns its outputs by key."""
         stage.check(self.config)
-        inputs: dict[str, Artifact] = {}
-        for need in stage.needs:
-            inputs.update(self.outputs(need))
+        inputs = self._inputs(stage)
         fingerprint = self._fingerprint(stage, inputs)
         cached = self._cached(stage, fingerprint)
         if cached is not None:
@@ -80,15 +78,15 @@ class Pipeline:
         stage = get(name)
         if self.config.is_demo:
             return self.run(stage)
-        inputs: dict[str, Artifact] = {}
-        for need in stage.needs:
-            inputs.update(self.outputs(need))
-        found = self._cached(stage, self._fingerprint(stage, inputs))
+        found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
         if found is None:
             raise UserError(f'{self.root} has no finished {name} for this configuration; '
                             f'run `{self.command(name)}` first.')
         self._results[name] = found
         return found
+
+    def _inputs(self, stage: Stage) -> dict[str, Artifact]:
+        return {key: artifact for need in stage.needs for key, artifact in self.outputs(need).items()}
 
     def _fingerprint(self, stage: Stage, inputs: dict[str, Artifact]) -> str:
         values = self.config.values

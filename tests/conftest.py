@@ -9,6 +9,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
+import tiny_text_model
 
 from pipelines import stage, strategy  # noqa: E402
 
@@ -88,6 +89,18 @@ def examples(config_file, tmp_path_factory) -> str:
     folder = str(tmp_path_factory.mktemp('examples'))
     wmt_job.run(config.load(config_file).data, folder, [])
     return folder
+
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory):
+    """Suffix -> SavedModel; they differ in what they answer."""
+    folder = str(tmp_path_factory.mktemp('models'))
+    return {suffix: tiny_text_model.save(folder, suffix) for suffix in '!?.'}
+
+
+@pytest.fixture
+def destination(tmp_path):
+    return str(tmp_path / 'serving' / 'shouter')
 
 
 def command(*args: str, cwd=None, **kwargs) -> subprocess.CompletedProcess:

@@ -9,7 +9,6 @@ import time
 import types
 
 import pytest
-import tiny_text_model
 from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 from data_prep import UserError
@@ -17,18 +16,6 @@ from pipelines import artifacts, push, pusher, serving_kit, stage
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLESSINGS = {'blessing': ('BLESSED', 'NOT_BLESSED'), 'infra_blessing': ('INFRA_BLESSED', 'INFRA_NOT_BLESSED')}
-
-
-@pytest.fixture(scope='module')
-def models(tmp_path_factory):
-    """Suffix -> SavedModel; they differ in what they answer."""
-    folder = str(tmp_path_factory.mktemp('models'))
-    return {suffix: tiny_text_model.save(folder, suffix) for suffix in '!?.'}
-
-
-@pytest.fixture
-def destination(tmp_path):
-    return str(tmp_path / 'serving' / 'shouter')
 
 
 def context(tmp_path, model, model_blessed='blessed', infra_blessed='blessed'):

@@ -13,25 +13,12 @@ from concurrent import futures
 
 import pytest
 import tensorflow as tf
-import tiny_text_model
 from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 from data_prep import UserError
 from pipelines import pusher
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-@pytest.fixture(scope='module')
-def models(tmp_path_factory):
-    """Suffix -> SavedModel; they differ in what they answer."""
-    folder = str(tmp_path_factory.mktemp('models'))
-    return {suffix: tiny_text_model.save(folder, suffix) for suffix in '!?.'}
-
-
-@pytest.fixture
-def destination(tmp_path):
-    return str(tmp_path / 'serving' / 'shouter')
 
 
 def change(version, how):
