@@ -5,9 +5,10 @@ import tensorflow as tf
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, epsilon_ls: float = 0.0) -> tuple[tf.Tensor, tf.Tensor]:
     """Cross-entropy with label smoothing (Szegedy et al. 2015, section 7; Vaswani et al. 5.4).
 
-    The target distribution is q = (1 - epsilon_ls) one_hot(labels) + epsilon_ls / V, and the gradient softmax(z) - q.
-    Both are written out: with TensorFlow's own gradients of the same terms the pair took 4 times as long on a CPU
-    (32 against 8 ms for 2,048 x 4,000 logits).
+    The target distribution is q = (1 - epsilon_ls) one_hot(labels) + epsilon_ls / V, and the gradient p - q for
+    p = softmax(z). Both are written out around one softmax, as passes over [..., V] are what this costs: with
+    TensorFlow's log-softmax and its gradients the same took 3.4 times as long (158 against 47 ms of a CPU core for
+    3,500 x 8,000 logits).
 
     Args:
       logits: z, [..., V].
@@ -19,14 +20,17 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, epsilon_ls: float = 0.0)
     @tf.custom_gradient
     def both(z):
         V = tf.cast(tf.shape(z)[-1], tf.float32)
-        log_p = tf.nn.log_softmax(z)
-        nll = -tf.gather(log_p, labels, batch_dims=labels.shape.rank)
-        loss = (1 - epsilon_ls) * nll - epsilon_ls * tf.reduce_mean(log_p, -1)
+        p = tf.nn.softmax(z)
+        # log sum exp z, taken at the largest, whose p is at least 1 / V.
+        lse = tf.reduce_max(z, -1) - tf.math.log(tf.reduce_max(p, -1))
+        nll = lse - tf.gather(z, labels, batch_dims=labels.shape.rank)
+        loss = (1 - epsilon_ls) * nll + epsilon_ls * (lse - tf.reduce_mean(z, -1))
 
         def gradient(d_loss, d_nll):
-            d_loss, d_nll = d_loss[..., None], d_nll[..., None]
-            one_hot = tf.one_hot(labels, tf.shape(z)[-1])
-            return (tf.nn.softmax(z) * (d_loss + d_nll) - one_hot * ((1 - epsilon_ls) * d_loss + d_nll)
-                    - epsilon_ls / V * d_loss)
+            d_z = p * (d_loss + d_nll)[..., None] - (epsilon_ls / V * d_loss)[..., None]
+            rows = tf.reshape(d_z, [-1, tf.shape(z)[-1]])
+            at = tf.stack([tf.range(tf.shape(rows)[0]), tf.reshape(tf.cast(labels, tf.int32), [-1])], 1)
+            here = tf.reshape((1 - epsilon_ls) * d_loss + d_nll, [-1])
+            return tf.reshape(tf.tensor_scatter_nd_sub(rows, at, here), tf.shape(z))
         return (loss, nll), gradient
     return both(tf.cast(logits, tf.float32))

@@ -1,14 +1,13 @@
-"""Weights by name: what checkpoints hold, whether they fit, and their mean."""
+"""Weights by name: what checkpoints and SavedModels hold, whether they fit, and their mean."""
 import os
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from data_prep import UserError
-
-_SUFFIX = '/.ATTRIBUTES/VARIABLE_VALUE'
 
 
 def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
@@ -23,43 +22,87 @@ def save(nets: dict[str, keras.Model], path: str) -> None:
 
 
 def restore(nets: dict[str, keras.Model], path: str) -> None:
-    """Reads the nets' weights from any checkpoint that holds them.
+    """Reads the nets' weights from any checkpoint or SavedModel that holds them.
+
+    Args:
+      path: as `find` gives it.
 
     Raises:
       UserError: a variable is missing or has another shape: the checkpoint is of another model.
     """
+    reader, keys = _reader(path), check(nets, path)
+    for net, variables in by_name(nets).items():
+        for name, variable in variables.items():
+            variable.assign(_tensor(reader, path, keys[net, name]))
+
+
+def check(nets: dict[str, keras.Model], path: str) -> dict[tuple[str, str], str]:
+    """Compares names and shapes without reading a weight; raises as `restore`.
+
+    Returns:
+      (net, variable) -> its key in the checkpoint.
+    """
     reader = _reader(path)
-    check(nets, path)
+    shapes, keys = reader.get_variable_to_shape_map(), _keys(reader, path)
     for net, variables in by_name(nets).items():
         for name, variable in variables.items():
-            variable.assign(reader.get_tensor(f'nets/{net}/{name}{_SUFFIX}'))
-
-
-def check(nets: dict[str, keras.Model], path: str) -> None:
-    """Compares names and shapes without reading a weight; raises as `restore`."""
-    shapes = {key: tuple(shape) for key, shape in _reader(path).get_variable_to_shape_map().items()}
-    for net, variables in by_name(nets).items():
-        for name, variable in variables.items():
-            found = shapes.get(f'nets/{net}/{name}{_SUFFIX}')
-            if found != tuple(variable.shape):
-                has = 'has no such variable' if found is None else f'holds shape {list(found)}'
+            found = list(shapes[keys[net, name]]) if (net, name) in keys else None
+            if found != variable.shape.as_list():
+                has = 'has no such variable' if found is None else f'holds shape {found}'
                 raise UserError(f'{path} is a checkpoint of another model: {net}/{name} has shape '
                                 f'{variable.shape.as_list()} here, the checkpoint {has}; '
-                                'give the configuration it was trained with, or another --pipeline_root.')
+                                'give the configuration it was trained with, or another path.')
+    return keys
 
 
-def present(manager: tf.train.CheckpointManager) -> list[str]:
-    """The manager's checkpoints that are still there, oldest first; one removed by hand is passed over."""
-    return [path for path in manager.checkpoints if tf.io.gfile.exists(f'{path}.index')]
+def _keys(reader, path: str) -> dict[tuple[str, str], str]:
+    """(net, variable) -> key. Checkpoints and SavedModels keep the variables' names beside keys of their own."""
+    if not reader.has_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'):
+        return {}
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        _tensor(reader, path, '_CHECKPOINTABLE_OBJECT_GRAPH'))
+    found = {}
+    for node in graph.nodes:
+        for attribute in node.attributes:
+            part, _, rest = attribute.checkpoint_key.partition('/')
+            if part == 'nets':
+                found[rest.split('/')[0], attribute.full_name.replace('/', ':')] = attribute.checkpoint_key
+    return found
+
+
+def find(path: str) -> str:
+    """The checkpoint in what a user may name: itself, a ModelRun, an exported model, or a folder of pushed versions.
+
+    Raises:
+      UserError: there is none.
+    """
+    saved = os.path.join('variables', 'variables')
+    places = [path, os.path.join(path, 'weights'), os.path.join(path, saved),
+              os.path.join(path, 'Format-Serving', saved)]
+    if tf.io.gfile.isdir(path):
+        versions = [int(name.strip('/')) for name in tf.io.gfile.listdir(path) if name.strip('/').isdigit()]
+        places += [os.path.join(path, str(version), saved) for version in sorted(versions)[-1:]]
+    for place in places:
+        if tf.io.gfile.exists(f'{place}.index'):
+            return place
+    raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, an exported model or the folder '
+                    'of its pushed versions.')
+
+
+def present(folder: str) -> list[str]:
+    """A CheckpointManager's checkpoints that are still there, oldest first; one removed by hand is passed over."""
+    state = tf.train.get_checkpoint_state(folder)
+    paths = state.all_model_checkpoint_paths if state else []
+    return [path for path in paths if tf.io.gfile.exists(f'{path}.index')]
 
 
 def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
     """Sets every weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1)."""
-    readers = [_reader(path) for path in paths]
+    readers = [(_reader(path), path) for path in paths]
+    keys = _keys(*readers[0])
     for net, variables in by_name(nets).items():
         for name, variable in variables.items():
-            key = f'nets/{net}/{name}{_SUFFIX}'
-            mean = np.mean([reader.get_tensor(key) for reader in readers], axis=0, dtype=np.float64)
+            mean = np.mean([_tensor(*reader, keys[net, name]) for reader in readers], axis=0, dtype=np.float64)
             variable.assign(mean.astype(variable.dtype.as_numpy_dtype))
 
 
@@ -83,6 +126,13 @@ def _reader(path: str):
     try:
         return tf.train.load_checkpoint(path)
     except (tf.errors.OpError, ValueError) as error:
+        raise UserError(_damaged(path, error)) from error
+
+
+def _tensor(reader, path: str, key: str):
+    try:
+        return reader.get_tensor(key)
+    except (tf.errors.OpError, IndexError) as error:
         raise UserError(_damaged(path, error)) from error
 
 

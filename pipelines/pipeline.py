@@ -13,15 +13,16 @@ from data_prep import UserError
 from pipelines import artifacts
 from pipelines.artifacts import Artifact
 from pipelines.config import Config
-from pipelines.stage import Context, Stage, get
+from pipelines.stage import STAGES, Context, Stage, get
 
 
 class Pipeline:
     """One configuration under one root.
 
     On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at once,
-    and `<root>/metadata.sqlite` (in `runs/<name>` where the root is an object store). Unfinished work lies in
-    `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which is how training resumes.
+    and `<root>/metadata.sqlite` (in an object store a copy, for other machines, of the one in `runs/<name>`).
+    Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which
+    is how training resumes.
 
     Args:
       config: the resolved configuration.
@@ -45,14 +46,24 @@ class Pipeline:
     def metadata(self) -> artifacts.Metadata:
         if self._metadata is None:
             os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
+            if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
+                tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
             self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
         return self._metadata
+
+    @property
+    def _metadata_copy(self) -> str:
+        return os.path.join(self.root, 'metadata.sqlite')
 
     def command(self, stage: str) -> str:
         return shlex.join(['python', '-m', f'pipelines.{stage}', *self._flags])
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
-        """Executes a stage, or skips it when nothing it depends on has changed. Returns its outputs by key."""
+        """Executes a stage, or skips it when nothing it depends on has changed.
+
+        Returns:
+          Its outputs by key; none where this process follows another, which records them.
+        """
         stage.check(self.config)
         inputs = self._inputs(stage)
         fingerprint = self._fingerprint(stage, inputs)
@@ -62,7 +73,7 @@ class Pipeline:
             self.skipped.append(stage.name)
         else:
             started = time.monotonic()
-            cached = self._execute(stage, inputs, fingerprint)
+            cached = self._make(stage, inputs, fingerprint)
             self.seconds[stage.name] = time.monotonic() - started
         self._results[stage.name] = cached
         return cached
@@ -108,20 +119,30 @@ class Pipeline:
                 return outputs
         return None
 
-    def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
+    def _make(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
         partial = os.path.join(self.root, stage.name, f'.partial-{fingerprint[:16]}')
+        if stage.follows(self.config):
+            stage.execute(self._context(stage, inputs, partial))
+            return {}
+        if any(get(name).follows(self.config) for name in STAGES):
+            raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
+                            f'make; run `{self.command(stage.name)}` on one machine first.')
         with _locked(partial, stage.name):
-            return self._execute_locked(stage, inputs, fingerprint, partial)
+            return self._execute(stage, inputs, fingerprint, partial)
 
-    def _execute_locked(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
-                        partial: str) -> dict[str, Artifact]:
+    def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:
         print(f'{stage.name}: started.', flush=True)
         outputs = {key: os.path.join(partial, key) for key in stage.outputs}
         for folder in outputs.values():
             tf.io.gfile.makedirs(folder)
+        return Context(self.config, inputs, outputs, self.argv, {}, self)
+
+    def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
+                 partial: str) -> dict[str, Artifact]:
+        context = self._context(stage, inputs, partial)
+        outputs = context.outputs
         execution = self.metadata.begin(stage.name, fingerprint, self._source(stage),
                                         yaml.safe_dump(self.config.values, sort_keys=False))
-        context = Context(self.config, inputs, outputs, self.argv, {}, self)
         try:
             stage.execute(context)
             digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
@@ -139,6 +160,8 @@ class Pipeline:
         except BaseException:
             self.metadata.fail(execution)
             raise
+        if self.metadata_path != self._metadata_copy:
+            tf.io.gfile.copy(self.metadata_path, self._metadata_copy, overwrite=True)
         return self.metadata.completed(stage.name, fingerprint)[0][2]
 
 

@@ -25,7 +25,11 @@ def main(argv=None) -> None:
         for name in stage.STAGES:
             stage.get(name).check(pipeline.config)
         for name in stage.STAGES:
-            results.update(pipeline.run(stage.get(name)))
+            outputs = pipeline.run(stage.get(name))
+            if not outputs:
+                print(f'run: {name} is done; the chief goes on.', flush=True)
+                return
+            results.update(outputs)
         summary(pipeline, results, time.monotonic() - started)
     stage.run_command(work)
 

@@ -44,6 +44,18 @@ def check(config: TrainConfig) -> None:
         _probe(config.tpu)
 
 
+def follows(config: TrainConfig) -> bool:
+    """Whether this process is a worker other than the chief: it trains with it, and leaves files and records to it.
+
+    The chief is the task of type chief, or worker 0 where there is none.
+    """
+    if config.strategy != 'multi_worker_mirrored':
+        return False
+    value = json.loads(os.environ['TF_CONFIG'])
+    task = value['task']['type'], value['task']['index']
+    return task != (('chief', 0) if 'chief' in value['cluster'] else ('worker', 0))
+
+
 def two_logical_cpus() -> None:
     """Splits the CPU in two, unless devices are in use already (tests split it before that)."""
     if len(tf.config.list_logical_devices('CPU') if _started() else []) == 2:
@@ -100,6 +112,6 @@ def _check_tf_config() -> None:
         raise UserError(f'--strategy multi_worker_mirrored needs TF_CONFIG in the environment: {example}.')
     try:
         value = json.loads(text)
-        value['cluster']['worker'][value['task']['index']]
+        value['cluster'][value['task']['type']][value['task']['index']]
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f'TF_CONFIG is malformed ({type(error).__name__}: {error}); write {example}.') from error

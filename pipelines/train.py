@@ -15,12 +15,31 @@ def execute(context: stage.Context) -> None:
 
 
 def check(config) -> None:
-    from pipelines import strategy
+    from pipelines import checkpoints, strategy
     strategy.check(config.train)
+    if config.train.init_from:
+        checkpoints.find(config.train.init_from)
+
+
+def initial_weights(pipeline) -> dict:
+    """Size and time of the weights training starts from."""
+    import tensorflow as tf
+
+    from pipelines import checkpoints
+    if not pipeline.config.train.init_from:
+        return {}
+    path = checkpoints.find(pipeline.config.train.init_from)
+    stat = tf.io.gfile.stat(f'{path}.index')
+    return {path: [stat.length, stat.mtime_nsec]}
+
+
+def follows(config) -> bool:
+    from pipelines import strategy
+    return strategy.follows(config.train)
 
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
-                    sections=('model', 'input', 'train'), check=check)
+                    sections=('model', 'input', 'train'), also=initial_weights, check=check, follows=follows)
 
 
 def main(argv=None) -> None:

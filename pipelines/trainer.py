@@ -17,11 +17,12 @@ import orbit
 import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
-from pipelines import checkpoints
+from pipelines import checkpoints, precision
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
 
+SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # of the first the last are averaged
 PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
 
 
@@ -44,13 +45,15 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._totals: list[dict] = []
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
-            self.nets = self.model.build(config.model)
+            with precision.policy(config.train.precision, jit or strategies.accelerated(strategy)):
+                self.nets = self.model.build(config.model)
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
             self.global_step = orbit.utils.create_global_step()
-        self._compute = tf.function(self._forward_backward, jit_compile=True) if jit else self._forward_backward
+        self._compute = tf.function(self._forward_backward, jit_compile=jit or None)
         self._examples = examples
+        self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
         orbit.StandardTrainer.__init__(self, None, options)
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
@@ -69,6 +72,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         part = records.open_split(self._examples, split)
         batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None,
                                          c.input.rows_multiple_of)
+        parts = c.train.gradient_accumulation_steps * self.strategy.num_replicas_in_sync
+        if uneven := [n for n in batches.rows if n % parts]:
+            raise UserError(f'Batches of {uneven[0]} rows cannot be divided into {parts} parts, '
+                            f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps; '
+                            f'make input.rows_multiple_of a multiple of {parts}.')
         start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
 
         def make(context: tf.distribute.InputContext):
@@ -113,17 +121,19 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @tf.function
     def _evaluate(self, batch):
-        def evaluate(batch):
-            losses, metrics = self.model.loss_fn(self.nets, batch, tf.zeros([2], tf.int32), False, self.config.model)
+        def evaluate(part, _):
+            losses, metrics = self.model.loss_fn(self.nets, part, tf.zeros([2], tf.int32), False, self.config.model)
             return {f'loss/{name}': value for name, value in losses.items()} | metrics
-        return self._reduce(self.strategy.run(evaluate, [batch]))
+        return self._reduce(self.strategy.run(lambda batch: self._in_parts(evaluate, batch), [batch]))
 
     def _replica_step(self, batch):
         self.traces += 1
         replica = tf.distribute.get_replica_context()
         draw = tf.cast(self.global_step, tf.int32) * replica.num_replicas_in_sync + replica.replica_id_in_sync_group
         seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
-        gradients, losses, metrics = self._compute(batch, seed)
+        parts = self.config.train.gradient_accumulation_steps
+        gradients, losses, metrics = self._in_parts(
+            lambda part, i: self._compute(part, seed * [1, parts] + [0, i]), batch)
         for name, optimizer in self.optimizers.items():
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
             normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
@@ -131,6 +141,18 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
         self.global_step.assign_add(1)
         return {f'loss/{name}': value for name, value in losses.items()} | metrics
+
+    def _in_parts(self, compute: Callable, batch: dict[str, tf.Tensor]):
+        """`compute(part, its number)` summed over the `gradient_accumulation_steps` parts of a batch's rows."""
+        n = self.config.train.gradient_accumulation_steps
+        if n == 1:
+            return compute(batch, 0)
+        parts = {name: tf.reshape(x, [n, x.shape[0] // n, *x.shape[1:]]) for name, x in batch.items()}
+
+        def add(i, sums):
+            return i + 1, tf.nest.map_structure(tf.add, sums, compute({name: x[i] for name, x in parts.items()}, i))
+        first = compute({name: x[0] for name, x in parts.items()}, 0)
+        return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
 
     def _forward_backward(self, batch, seed):
         """The losses' sums and gradients on one replica."""
@@ -182,62 +204,95 @@ def train(config: Config, examples: str, run: str) -> dict:
     tf.config.experimental.enable_op_determinism()
     jit = strategies.accelerated(strategy) if config.train.jit == 'auto' else bool(config.train.jit)
     trainer = Trainer(config, strategy, examples, jit)
-    scheduled, interrupted = _managers(trainer, run)
-    newest = max(checkpoints.present(scheduled) + checkpoints.present(interrupted), key=_step_of, default=None)
-    if newest:
-        with strategy.scope():
-            checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
-    started = int(trainer.global_step.numpy())
-    if started:
-        print(f'train: resuming at step {started:,} of {config.train.steps:,}.', flush=True)
+    started = _start(trainer, run)
     seconds = time.monotonic()
-    with Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress, _user_errors():
-        with _stop_at_sigterm(trainer, interrupted), contextlib.redirect_stdout(io.StringIO()):
-            _run(trainer, scheduled, progress, os.path.join(run, 'tensorboard'))  # Orbit prints what progress shows
-        last = checkpoints.present(scheduled)[-config.train.average_checkpoints:]
+    with (Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress,
+          _errors_in_words(strategy),
+          precision.rewriting(config.train.precision, jit or strategies.accelerated(strategy))):
+        _run(trainer, progress, run)
+        last = checkpoints.present(os.path.join(run, SCHEDULED))[-config.train.average_checkpoints:]
         checkpoints.assign_mean(trainer.nets, last)
         averaged = trainer.evaluate(tf.constant(-1))
-    checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': jit, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
+             'vocabulary': trainer.vocabulary,
              'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
              'averaged_checkpoints': [os.path.basename(path) for path in last]}
-    records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
+    if not strategies.follows(config.train):
+        checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
+        records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
     return found
 
 
-def _managers(trainer: Trainer, run: str) -> tuple[tf.train.CheckpointManager, tf.train.CheckpointManager]:
-    """Scheduled checkpoints, of which the last are averaged, and the one of an interruption, which is not averaged."""
-    keep = max(trainer.config.train.keep_checkpoints, trainer.config.train.average_checkpoints)
-    return (tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, 'checkpoints'), max_to_keep=keep),
-            tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, 'interrupted'), max_to_keep=1))
+def _start(trainer: Trainer, run: str) -> int:
+    """Restores the newest checkpoint in `run`, or else the weights of `init_from`. Returns the step."""
+    settings = trainer.config.train
+    newest = max((path for kind in (SCHEDULED, INTERRUPTED) for path in checkpoints.present(os.path.join(run, kind))),
+                 key=_step_of, default=None)
+    with trainer.strategy.scope():
+        if newest:
+            checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
+        elif settings.init_from:
+            path = checkpoints.find(settings.init_from)
+            _same_vocabulary(path, trainer.vocabulary)
+            checkpoints.restore(trainer.nets, path)
+            print(f'train: starting from the weights of {settings.init_from}.', flush=True)
+    started = int(trainer.global_step.numpy())
+    if started:
+        print(f'train: resuming at step {started:,} of {settings.steps:,}.', flush=True)
+    return started
+
+
+def _same_vocabulary(weights: str, ours: str | None) -> None:
+    """Refuses weights that are known to be of other subwords than the data: their shapes would fit all the same."""
+    folder = os.path.dirname(weights)
+    for path in (os.path.join(folder, 'run.json'), os.path.join(os.path.dirname(folder), 'run.json'),
+                 os.path.join(os.path.dirname(folder), 'assets.extra', 'landmark.json')):
+        if tf.io.gfile.exists(path):
+            with tf.io.gfile.GFile(path) as file:
+                theirs = json.load(file).get('vocabulary')
+            if theirs and theirs != ours:
+                raise UserError(f'train.init_from: the weights of {weights} are of other subwords than the data; '
+                                'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
+                                'their examples, or in assets.extra of an exported model).')
 
 
 def _step_of(path: str) -> int:
     return int(path.rsplit('-', 1)[1])
 
 
-def _run(trainer: Trainer, manager: tf.train.CheckpointManager, progress: Progress, summaries: str) -> None:
-    """Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals."""
-    settings, step = trainer.config.train, trainer.global_step
+def _run(trainer: Trainer, progress: Progress, run: str) -> None:
+    """Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals.
+
+    A worker that follows the chief writes nothing: weights and step are the chief's own.
+    """
+    settings, step, chief = trainer.config.train, trainer.global_step, not strategies.follows(trainer.config.train)
+    keep = max(settings.keep_checkpoints, settings.average_checkpoints)
+    managers = {kind: tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, kind), max_to_keep=count)
+                for kind, count in ((SCHEDULED, keep), (INTERRUPTED, 1))}
+
+    def save(kind) -> str | None:
+        return managers[kind].save(checkpoint_number=step) if chief else None
     controller = orbit.Controller(
-        global_step=step, trainer=trainer, evaluator=trainer, strategy=trainer.strategy, summary_dir=summaries,
+        global_step=step, trainer=trainer, evaluator=trainer, strategy=trainer.strategy,
+        summary_dir=os.path.join(run, 'tensorboard') if chief else None,
         steps_per_loop=lambda step: min(every - int(step) % every for every in (
             settings.log_every, settings.checkpoint_every, settings.validate_every)),
         train_actions=[progress.train_action, orbit.actions.ConditionalAction(
-            lambda _: step % settings.checkpoint_every == 0 or step == settings.steps,
-            lambda _: manager.save(checkpoint_number=step))],
+            lambda _: step % settings.checkpoint_every == 0 or step == settings.steps, lambda _: save(SCHEDULED))],
         eval_actions=[progress.eval_action])
-    while (done := int(step.numpy())) < settings.steps:
-        # From the step, not from where this process began, so that a resumed run validates where any run does.
-        controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
-        controller.evaluate()
+    # Orbit prints what progress shows.
+    with _stop_at_sigterm(trainer, lambda: save(INTERRUPTED)), contextlib.redirect_stdout(io.StringIO()):
+        while (done := int(step.numpy())) < settings.steps:
+            # From the step, not from where this process began, so that a resumed run validates where any run does.
+            controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
+            controller.evaluate()
 
 
 @contextlib.contextmanager
-def _stop_at_sigterm(trainer: Trainer, manager: tf.train.CheckpointManager):
+def _stop_at_sigterm(trainer: Trainer, save: Callable[[], str | None]):
     """At SIGTERM saves before the next step and leaves with exit code 42: start me again.
 
     Orbit's own action, made for several workers, would first finish the loop and one more.
@@ -246,8 +301,9 @@ def _stop_at_sigterm(trainer: Trainer, manager: tf.train.CheckpointManager):
         trainer.before_step = save_and_leave
 
     def save_and_leave():
-        path = manager.save(checkpoint_number=trainer.global_step)
-        print(f'train: SIGTERM: saved {path}; the same command goes on from there.', file=sys.stderr, flush=True)
+        path = save()
+        print(f'train: SIGTERM: {f"saved {path}; " if path else ""}the same command goes on from there.',
+              file=sys.stderr, flush=True)
         sys.exit(PREEMPTED)
     try:
         before = signal.signal(signal.SIGTERM, stop)
@@ -261,11 +317,16 @@ def _stop_at_sigterm(trainer: Trainer, manager: tf.train.CheckpointManager):
 
 
 @contextlib.contextmanager
-def _user_errors():
-    """A damaged record is found inside tf.data, which wraps the sentence in its own error."""
+def _errors_in_words(strategy: tf.distribute.Strategy):
+    """A damaged record, found inside tf.data, which wraps the sentence in its own error; or a worker that went away."""
+    lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     try:
         yield
     except tf.errors.OpError as error:
+        if isinstance(error, lost) and isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            print('train: another worker is gone; start all workers again, they go on from the last checkpoint.',
+                  file=sys.stderr, flush=True)
+            sys.exit(PREEMPTED)
         for line in str(error).splitlines():
             if 'UserError: ' in line:
                 raise UserError(line.split('UserError: ', 1)[1]) from error

@@ -1,5 +1,6 @@
 """The frame around the stages: skip, resume, fail, publish; on disk and in an object store."""
 import os
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -93,6 +94,8 @@ def test_artifacts_in_an_object_store_lineage_beside_the_user(open_pipeline, tmp
     assert outputs['examples'].uri.startswith('ram://bucket/root/prepare/') and content(outputs) == 'a'
     assert len(os.listdir('runs/tiny')) == 1  # metadata-<hash of the root>.sqlite
     assert open_pipeline(root='ram://bucket/root').run(stage(write('b'))) == outputs
+    shutil.rmtree('runs')  # as on another machine, a worker's say
+    assert open_pipeline(root='ram://bucket/root').run(stage(write('c'))) == outputs
 
 
 def test_a_damaged_metadata_file_is_named(open_pipeline, tmp_path):

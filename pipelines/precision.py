@@ -1,0 +1,32 @@
+"""`train.precision: bfloat16`: layers compute in bfloat16; weights, losses and updates stay float32.
+
+Compiled by XLA or on an accelerator that is Keras's policy. A CPU's oneDNN graph has fast bfloat16 matrix products, but
+slower elementwise kernels than float32's, so there TensorFlow's graph rewriter puts casts around the products.
+"""
+import contextlib
+
+import tensorflow as tf
+from tensorflow import keras
+
+
+@contextlib.contextmanager
+def policy(precision: str, whole: bool):
+    """Layers built within compute in bfloat16, if `whole` (XLA, GPU, TPU); their variables are float32 always."""
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy('mixed_bfloat16' if precision == 'bfloat16' and whole else 'float32')
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
+@contextlib.contextmanager
+def rewriting(precision: str, whole: bool):
+    """Functions first called within have their products in bfloat16, where layers are not built so."""
+    key = 'auto_mixed_precision_onednn_bfloat16'
+    before = tf.config.optimizer.get_experimental_options().get(key, False)
+    tf.config.optimizer.set_experimental_options({key: precision == 'bfloat16' and not whole})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({key: before})

@@ -1,0 +1,108 @@
+"""`--strategy multi_worker_mirrored`: two processes over loopback, one of them killed, against one process."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, command
+from data_prep import UserError
+from pipelines import checkpoints, config, pipeline, report, stage, strategy
+from pipelines.config import TrainConfig
+from pipelines.trainer import PREEMPTED
+
+SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0']
+FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
+
+
+def free_ports(n: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for each in sockets:
+            each.bind(('127.0.0.1', 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def start_workers(config_file, root, *flags) -> list[subprocess.Popen]:
+    cluster = {'worker': [f'127.0.0.1:{port}' for port in free_ports(2)]}
+    return [subprocess.Popen(
+        [sys.executable, '-m', 'pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
+         '--pipeline_root', str(root), *FLAGS, *flags], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, 'CUDA_VISIBLE_DEVICES': '', 'TF_CONFIG': json.dumps(
+            {'cluster': cluster, 'task': {'type': 'worker', 'index': index}})}) for index in range(2)]
+
+
+def until(child, text):
+    for line in child.stdout:
+        if text in line:
+            return
+    raise AssertionError(child.stderr.read())
+
+
+def finish(children) -> None:
+    for child in children:
+        _, errors = child.communicate(timeout=200)
+        assert child.returncode == 0, errors
+
+
+def model_run(root):
+    [folder] = root.glob('train/*/model_run')  # one of all workers published, under one name
+    return folder
+
+
+def weights(root):
+    from tensorflow.train import load_checkpoint
+    reader = load_checkpoint(str(model_run(root) / 'weights'))
+    return {key: reader.get_tensor(key) for key in checkpoints._keys(reader, 'weights').values()}
+
+
+def test_two_workers_equal_one_process_even_when_the_chief_is_killed(config_file, tmp_path):
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(one)).returncode == 0
+    shutil.copytree(one, two)
+    alone = command('pipelines.train', '--config', config_file, '--pipeline_root', str(one), *FLAGS)
+    assert alone.returncode == 0, alone.stderr
+    chief, other = start_workers(config_file, two)
+    until(chief, 'step 25/40')
+    chief.send_signal(signal.SIGKILL)
+    chief.wait()
+    _, errors = other.communicate(timeout=200)
+    assert other.returncode == PREEMPTED and 'start all workers again' in errors, errors
+    assert 'Traceback' not in errors
+    children = start_workers(config_file, two)
+    until(children[0], 'resuming at step 20 of 40')
+    finish(children)
+    for tag in ('loss', 'validation/loss'):
+        curves = [dict(report.curves(str(model_run(root) / 'tensorboard'))[tag]) for root in (one, two)]
+        assert curves[0].keys() == curves[1].keys()
+        np.testing.assert_allclose(list(curves[1].values()), list(curves[0].values()), atol=1e-5)
+    expected, found = weights(one), weights(two)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, atol=1e-4, err_msg=key)
+    skipped = start_workers(config_file, two)
+    finish(skipped)  # both see that it is done
+
+
+@pytest.mark.parametrize('cluster, task, expected', [
+    ({'worker': ['a:1', 'b:1']}, ('worker', 0), False), ({'worker': ['a:1', 'b:1']}, ('worker', 1), True),
+    ({'chief': ['c:1'], 'worker': ['a:1']}, ('chief', 0), False),
+    ({'chief': ['c:1'], 'worker': ['a:1']}, ('worker', 0), True)])
+def test_who_follows(monkeypatch, cluster, task, expected):
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': dict(zip(('type', 'index'), task))}))
+    config = TrainConfig(strategy='multi_worker_mirrored')
+    strategy.check(config)
+    assert strategy.follows(config) is expected
+
+
+def test_a_worker_that_follows_makes_no_other_stage(config_file, tmp_path, monkeypatch):
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': {'worker': ['a:1', 'b:1']},
+                                                'task': {'type': 'worker', 'index': 1}}))
+    resolved = config.load(config_file, ['train.strategy=multi_worker_mirrored'])
+    with pytest.raises(UserError, match='has no finished prepare, which a worker other than the chief cannot make'):
+        pipeline.Pipeline(resolved, str(tmp_path), []).run(stage.get('prepare'))
