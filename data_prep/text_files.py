@@ -3,19 +3,17 @@
 Used by Beam jobs; paths are anything Beam's filesystems open.
 """
 import csv
-import gzip
 import io
 import itertools
 import os
-import shutil
-import zlib
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from data_prep import UserError
+from data_prep import UserError, archives
 
 _MAX_CSV_RECORD = 1 << 20  # a quote that is never closed must not swallow the rest of the file
 
@@ -30,14 +28,17 @@ class Source(NamedTuple):
 class Block(NamedTuple):
     """`records` records from `first` on: where each file's bytes begin."""
     source: Source
-    plain: tuple[str, ...]  # the files as they can be seeked: themselves, or unpacked
+    plain: tuple[str, ...]  # the files as they can be seeked, see `unpack`
     offsets: tuple[int, ...]
     first: int
     records: int
 
 
 class Record(NamedTuple):
-    """One record's columns as text, or why it is none. `line` counts from 1; in a CSV file it counts records."""
+    """One record's columns as text, or why it is none.
+
+    `line` counts from 1; in a CSV file it counts records, in SGML segments. `offset` is that in the unpacked text.
+    """
     file: str
     line: int
     offset: int
@@ -46,15 +47,16 @@ class Record(NamedTuple):
 
 
 def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
-    """Groups a split's files into tables and pairs.
+    """Groups a split's files, which are not looked for, into tables and pairs.
 
     Raises:
-      UserError: a file is missing or a source has no target.
+      UserError: a source has no target, or an archive is named and no file inside it.
     """
     paths = [os.path.join(folder, file) if folder else file for file in files]
     for path in paths:
-        if not FileSystems.exists(path):
-            raise UserError(f'data.{split}: there is no file {path}.')
+        real, member = archives.split(path)
+        if archives.is_archive(real) and not member:
+            raise UserError(f'data.{split}: {path} is an archive; go on with the file inside it, as {path}/train.en.')
     result, single = [], []
     for path in paths:
         ending = path.removesuffix('.gz').rsplit('.', 1)[-1]
@@ -68,27 +70,49 @@ def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
     return result + [Source(split, pair, 'lines') for pair in zip(single[::2], single[1::2])]
 
 
+def look_for(found: Iterable[Source]) -> None:
+    """Raises `UserError` for the first file that is missing."""
+    for source in found:
+        for path in source.files:
+            real, _ = archives.split(path)
+            if not FileSystems.exists(real):
+                raise UserError(f'data.{source.split}: there is no file {real}.')
+
+
 def open_plain(path: str) -> BinaryIO:
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-def unpack(path: str, folder: str) -> str:
-    """The path of an uncompressed copy of a .gz file below `folder`; any other file is its own.
+def unpack(source: Source, folder: str) -> tuple[str, ...]:
+    """The source's files as they can be seeked: uncompressed copies below `folder`, or the files themselves.
+
+    An archive is read once, however many of the source's files lie in it.
 
     Raises:
-      UserError: the file ends early or is not gzip.
+      UserError: a file or archive was cut short or is not what its name says, or an archive has no such member.
     """
-    if not path.endswith('.gz'):
-        return path
-    plain = os.path.join(folder, path.replace('://', '/').strip('/').replace('/', '_').removesuffix('.gz'))
-    try:
-        # gzip rather than Beam's own decompression, which takes a file cut short for a whole one.
-        with open_plain(path) as packed, gzip.open(packed) as text, FileSystems.create(
-                plain, compression_type=CompressionTypes.UNCOMPRESSED) as copy:
-            shutil.copyfileobj(text, copy, 1 << 20)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f'{path} is not a whole gzip file ({error}); fetch it again.') from error
-    return plain
+    plain = list(source.files)
+    wanted: dict[str, dict[str, str]] = {}  # real file -> path inside it -> where its text goes
+    for i, path in enumerate(source.files):
+        real, member = archives.split(path)
+        if member or path.endswith('.gz') or archives.is_sgml(path):
+            copies = wanted.setdefault(real, {})
+            plain[i] = copies.setdefault(posixpath.normpath(member), os.path.join(folder, f'{i}.txt'))
+    for real, copies in wanted.items():
+        with open_plain(real) as stream:
+            if archives.is_archive(real):
+                for member, content in archives.members(stream, real, copies):
+                    _copy(archives.plain(content, f'{real}/{member}'), copies[member])
+            else:
+                [target] = copies.values()
+                _copy(archives.plain(stream, real), target)
+    return tuple(plain)
+
+
+def _copy(parts: Iterable[bytes], path: str) -> None:
+    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        for part in parts:
+            file.write(part)
 
 
 def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool) -> Iterator[Block]:
@@ -112,8 +136,10 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
             yield Block(source, plain, starts, first, records_per_block)
             starts, first = tuple(offsets), counts[0]
     if len(set(counts)) > 1:
-        raise UserError(f'{source.files[0]} has {counts[0]:,} lines and {source.files[1]} has {counts[1]:,}; '
-                        'line n of one must be the translation of line n of the other.')
+        source_has, target_has = (f'{path} has {count:,} {"segments" if archives.is_sgml(path) else "lines"}'
+                                  for path, count in zip(source.files, counts))
+        raise UserError(f'{source_has} and {target_has}; '
+                        'number n of one must be the translation of number n of the other.')
     if counts[0] > first:
         yield Block(source, plain, starts, first, counts[0] - first)
 

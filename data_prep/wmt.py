@@ -7,11 +7,12 @@ import os
 
 import tensorflow as tf
 
-from data_prep import UserError, subwords
+from data_prep import UserError, archives, subwords
 
 SPLITS = ('train', 'validation', 'test')
 LENGTHS = ('inputs', 'targets')
 SUBWORDS = 'subwords.model'
+UNIT = 'pairs'
 
 
 @dataclasses.dataclass
@@ -19,9 +20,16 @@ class Config(subwords.Config):
     """Where the pairs are and how they are cut.
 
     A split is a list of files: two by two, source and target line by line (`[a.en, a.de, b.en, b.de]`), or tables
-    ending in .tsv or .csv with the columns source, target and, if there is one, kind. Any may be gzipped (.gz).
+    ending in .tsv or .csv with the columns source, target and, if there is one, kind. Any may be gzipped (.gz). A
+    file ending in .sgm or .sgml is NIST's SGML, as WMT's test sets are, of which every `<seg>` is a line. A file
+    inside an archive (.tgz, .tar.gz, .tar) is named by a path that goes on inside it, as
+    `training-parallel-europarl-v7.tgz/training/europarl-v7.de-en.en` or, gzipped inside a tar,
+    `training-giga-fren.tar/giga-fren.release2.fixed.en.gz`.
+
     `samples: cldr` stands for files: the corpus `data_prep/samples.py` makes. Training pairs longer than `max_length`
-    subwords on either side are filtered; validation and test keep every pair.
+    subwords on either side are filtered; validation and test keep every pair. Training pairs that are also in
+    validation or test, exactly but for white space at the ends, are counted, and filtered if `remove_duplicates`
+    (the paper does not say that it did).
     """
     samples: str = ''
     source: str = 'en'
@@ -31,12 +39,14 @@ class Config(subwords.Config):
     validation: list[str] = dataclasses.field(default_factory=list)
     test: list[str] = dataclasses.field(default_factory=list)
     header: bool = False
+    remove_duplicates: bool = False
     max_length: int = 256
     max_dead_letters: float = 0.01
     pairs_per_block: int = 2000
     pairs_per_shard: int = 200000
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 <= self.max_dead_letters <= 1:
             raise ValueError(f'max_dead_letters is a fraction of the records, 0 to 1; it is {self.max_dead_letters}')
         if self.samples not in ('', 'cldr'):
@@ -46,14 +56,22 @@ class Config(subwords.Config):
                              'data.train=[train.en,train.de]')
 
     def files(self, split: str) -> list[str]:
-        """The split's files, below `folder` if one is given."""
-        return [os.path.join(self.folder, file) for file in getattr(self, split)]
+        """The split's files, below `folder` if one is given; of what lies in an archive, the archive."""
+        paths = [archives.split(os.path.join(self.folder, file))[0] for file in getattr(self, split)]
+        given = [self.subword_model] if split == 'train' and self.subword_model else []
+        return list(dict.fromkeys([*paths, *given]))
 
 
 def prepare(config: Config, folder: str, argv: list[str]) -> dict:
     """Runs the Beam job; see `wmt_job.run`."""
     from data_prep import wmt_job
     return wmt_job.run(config, folder, argv)
+
+
+def build(pipeline, config: Config, folder: str) -> None:
+    """Adds the job's steps to a Beam pipeline and looks at no file; see `wmt_job.build`."""
+    from data_prep import wmt_job
+    wmt_job.build(pipeline, config, folder)
 
 
 def decode(serialized: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:

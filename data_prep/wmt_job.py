@@ -3,16 +3,16 @@
 Lines never pass a shuffle. A scan of each source yields blocks: byte offsets and a count. What Beam groups are these
 few numbers; the writer of a shard reads its blocks' bytes itself, tokenises them and writes them in order, so memory
 does not grow with the corpus and a rerun gives the same bytes. The subwords are learned in the same job, from a sample
-chosen by a stable hash.
+chosen by a stable hash. Duplicates are found by the held-out pairs' hashes, which every writer gets whole.
 """
 import hashlib
-import heapq
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
+import numpy as np
 import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -22,6 +22,7 @@ from data_prep.text_files import Block, Source
 from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
 
 _PROBLEMS = 'problems.json'
+_COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_long', 'dead_letters')
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
@@ -40,16 +41,21 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
         than `max_dead_letters` were unreadable. No manifest is written then.
     """
     if config.samples:
-        found = _make_samples(config, os.path.join(folder, 'raw'))
-    else:
-        found = [source for split in SPLITS
-                 for source in text_files.sources(split, config.folder, getattr(config, split))]
+        _make_samples(config, os.path.join(folder, 'raw'))
+    text_files.look_for(sources(config, folder))
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
-        build(pipeline, found, config, folder)
+        build(pipeline, config, folder)
     return _finish(config, folder)
 
 
-def _make_samples(config: Config, folder: str) -> list[Source]:
+def sources(config: Config, folder: str) -> list[Source]:
+    """What is read; `samples` are made into `folder`, a data set's, first."""
+    if config.samples:
+        return [Source(split, (os.path.join(folder, 'raw', f'{split}.tsv'),), 'tsv') for split in SPLITS]
+    return [source for split in SPLITS for source in text_files.sources(split, config.folder, getattr(config, split))]
+
+
+def _make_samples(config: Config, folder: str) -> None:
     """Makes the demo's corpus, on this machine, and puts it where workers can read it."""
     import babel
 
@@ -61,27 +67,29 @@ def _make_samples(config: Config, folder: str) -> list[Source]:
         except (babel.UnknownLocaleError, ValueError) as error:
             raise UserError(f'data.source {config.source!r} or data.target {config.target!r} is no language CLDR knows '
                             f'({error}); write it as en, de or pt_BR.') from error
-        for path in made.values():
-            tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)), overwrite=True)
-    return [Source(split, (os.path.join(folder, os.path.basename(made[split])),), 'tsv') for split in SPLITS]
+        for split, path in made.items():
+            tf.io.gfile.copy(path, os.path.join(folder, f'{split}.tsv'), overwrite=True)
 
 
-def build(pipeline: beam.Pipeline, found: list[Source], config: Config, folder: str) -> None:
-    """The job's graph."""
+def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
+    """The job's graph; looks at no file."""
     cut = (pipeline
-           | 'Sources' >> beam.Create(list(enumerate(found)))
+           | 'Sources' >> beam.Create(list(enumerate(sources(config, folder))))
            | 'Spread' >> beam.Reshuffle()
            | 'Scan' >> beam.ParDo(_Scan(config, folder)).with_outputs('problems', main='blocks'))
-    vocabulary = (cut.blocks
-                  | 'Sample' >> beam.FlatMap(_sample, config)
-                  | 'Gather' >> beam.CombineGlobally(_Smallest(config.subword_sample))
-                  | 'Learn' >> beam.Map(_learn, config, folder))
-    written = (cut.blocks
-               | 'Group' >> beam.GroupByKey()  # a few numbers a block, no text
+    shards = cut.blocks | 'Group' >> beam.GroupByKey()  # a few numbers a block, no text
+    once = pipeline | 'Once' >> beam.Create([folder])
+    if config.subword_model:
+        vocabulary = once | 'Take' >> beam.Map(_take, config)
+    else:
+        total = cut.blocks | 'Count' >> beam.Map(_training_pairs) | 'Total' >> beam.CombineGlobally(sum)
+        samples = shards | 'Sample' >> beam.FlatMap(_sample, config, folder, beam.pvalue.AsSingleton(total))
+        vocabulary = once | 'Learn' >> beam.Map(_learn, config, beam.pvalue.AsList(samples))
+    held_out = cut.blocks | 'Hash held-out' >> beam.FlatMap(_hash_held_out)
+    written = (shards
                | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(vocabulary),
-                                       beam.pvalue.AsList(cut.problems)))
-    (pipeline
-     | 'Once' >> beam.Create([folder])
+                                       beam.pvalue.AsList(held_out), beam.pvalue.AsList(cut.problems)))
+    (once
      | 'Commit' >> beam.Map(_commit, config, beam.pvalue.AsList(written), beam.pvalue.AsList(cut.problems),
                             beam.pvalue.AsSingleton(vocabulary)))
 
@@ -97,7 +105,7 @@ class _Scan(beam.DoFn):
         try:
             scratch = os.path.join(self.folder, 'unpacked', str(number))
             tf.io.gfile.makedirs(scratch)
-            plain = tuple(text_files.unpack(path, scratch) for path in source.files)
+            plain = text_files.unpack(source, scratch)
             blocks = list(text_files.scan(source, plain, self.config.pairs_per_block, self.config.header))
         except UserError as error:
             return [beam.pvalue.TaggedOutput('problems', str(error))]
@@ -105,49 +113,85 @@ class _Scan(beam.DoFn):
         return [((source.split, f'{number:03d}-{i // a_shard:05d}'), block) for i, block in enumerate(blocks)]
 
 
-def _sample(keyed: tuple[tuple[str, str], Block], config: Config) -> Iterator[list[tuple[int, str, str]]]:
-    """The pairs of a training block with the smallest hashes, at most as many as the whole sample may have."""
+def _training_pairs(keyed: tuple[tuple[str, str], Block]) -> int:
     (split, _), block = keyed
-    if split == 'train':
-        pairs = [(_hash(f'{os.path.basename(record.file)}:{record.line}'), record.columns[0], record.columns[1])
-                 for record in text_files.read(block)
-                 if record.reason is None and all(text.strip() for text in record.columns[:2])]
-        yield heapq.nsmallest(config.subword_sample, pairs)
+    return block.records if split == 'train' else 0
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), 'big')
+def _sample(keyed: tuple[tuple[str, str], Iterable[Block]], config: Config, folder: str, total: int) -> Iterator[str]:
+    """Writes a training shard's part of the text subwords are learned from, line by line. Yields where it is.
+
+    A pair is taken if its hash is among the lowest `subword_sample / total`, so the sample has about that size.
+    """
+    (split, name), blocks = keyed
+    bound = round((1 << 56) * min(1, config.subword_sample / max(1, total)))
+    lines = [text for block in sorted(blocks, key=lambda block: block.first) if split == 'train'
+             for record in text_files.read(block)
+             if record.reason is None and _has_text(record.columns)
+             and _hash(f'{os.path.basename(record.file)}:{record.line}') < bound for text in record.columns[:2]]
+    if lines:
+        path = os.path.join(folder, 'sample', f'{name}.txt')
+        tf.io.gfile.makedirs(os.path.dirname(path))
+        records.write_atomically(path, ('\n'.join(lines) + '\n').encode())
+        yield path
 
 
-class _Smallest(beam.CombineFn):
-    """The n smallest of many sorted lists."""
-
-    def __init__(self, n: int):
-        self.n = n
-
-    def create_accumulator(self):
-        return []
-
-    def add_input(self, accumulator, element):
-        # Only when twice too long is it cut: a sort for every block would cost more than the memory.
-        accumulator.extend(element)
-        return heapq.nsmallest(self.n, accumulator) if len(accumulator) > 2 * self.n else accumulator
-
-    def merge_accumulators(self, accumulators):
-        return heapq.nsmallest(self.n, (pair for accumulator in accumulators for pair in accumulator))
-
-    def extract_output(self, accumulator):
-        return heapq.nsmallest(self.n, accumulator)
+def _has_text(columns: tuple[str, ...]) -> bool:
+    return all(text.strip() for text in columns[:2])
 
 
-def _learn(pairs: list[tuple[int, str, str]], config: Config, folder: str) -> bytes:
+def _hash(text: str, size: int = 7) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), 'big')
+
+
+def _pair_hashes(rows: list[tuple[str, ...]]) -> np.ndarray:
+    """One uint64 a pair, the same for the same text; what surrounds it is no matter."""
+    return np.array([_hash(f'{row[0].strip()}\0{row[1].strip()}', 8) for row in rows], np.uint64)
+
+
+def _hash_held_out(keyed: tuple[tuple[str, str], Block]) -> Iterator[tuple[str, bytes]]:
+    """The hashes of a held-out block's pairs, 8 bytes each."""
+    (split, _), block = keyed
+    if split != 'train':
+        yield split, _pair_hashes([record.columns for record in text_files.read(block)
+                                   if record.reason is None and _has_text(record.columns)]).tobytes()
+
+
+def _new_counts(split: str) -> dict[str, int]:
+    """`in_<other>` counts the pairs that are also in a split further from training."""
+    return dict.fromkeys([*_COUNTS, *(f'in_{other}' for other in SPLITS[SPLITS.index(split) + 1:])], 0)
+
+
+def _learn(folder: str, config: Config, samples: list[str]) -> bytes:
     """The subword model, or nothing where there is no text (which `_commit` then says)."""
-    if not pairs:
+    if not samples:
         return b''
     try:
-        model = subwords.learn((text for pair in pairs for text in pair[1:]), config)
+        model = subwords.learn(_lines(sorted(samples)), config)
     except UserError as error:
         return b'!' + str(error).encode()
+    records.write_atomically(os.path.join(folder, SUBWORDS), model)
+    return model
+
+
+def _lines(paths: list[str]) -> Iterator[str]:
+    for path in paths:
+        with tf.io.gfile.GFile(path) as file:
+            for line in file:
+                yield line.rstrip('\n')
+
+
+def _take(folder: str, config: Config) -> bytes:
+    """The subword model of an earlier data set, as `_learn` gives one."""
+    path = config.subword_model
+    try:
+        with tf.io.gfile.GFile(path, 'rb') as file:
+            model = file.read()
+        size = len(subwords.pieces(model))
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        return f'!data.subword_model: {path} is no subword model ({str(error).splitlines()[0]}).'.encode()
+    if size > config.vocab_size:
+        return f'!data.vocab_size {config.vocab_size} is less than the {size} pieces of {path}; give {size}.'.encode()
     records.write_atomically(os.path.join(folder, SUBWORDS), model)
     return model
 
@@ -158,17 +202,19 @@ class _WriteShard(beam.DoFn):
     def __init__(self, config: Config, folder: str):
         self.config, self.folder = config, folder
 
-    def process(self, element, vocabulary, problems):
+    def process(self, element, vocabulary, held_out, problems):
         (split, name), blocks = element
         if problems or vocabulary.startswith(b'!') or (not vocabulary and split != 'train'):
             return []  # nothing will be committed; without usable text the training split is still counted
-        shard = os.path.join(self.folder, f'Split-{split}', f'part-{name}.tfrecord')
-        writer = records.ShardWriter(shard, LENGTHS)
-        counts = dict.fromkeys(('read', 'written', 'filtered_empty', 'filtered_long', 'dead_letters'), 0)
-        dead: list[dict] = []
+        writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'part-{name}.tfrecord'), LENGTHS)
+        counts, dead = _new_counts(split), []
+        hashes = {other: np.unique(np.frombuffer(b''.join(part for whose, part in held_out if whose == other),
+                                                 np.uint64))
+                  for other in SPLITS if f'in_{other}' in counts}
         try:
             for block in sorted(blocks, key=lambda block: block.first):
-                self._write_block(block, split, vocabulary, writer, counts, dead)
+                rows = self._repeated(split, _read(block, split, counts, dead), hashes, counts)
+                self._write(split, rows, vocabulary, writer, counts)
             entry = writer.close()
         except BaseException:
             writer.abandon()
@@ -182,29 +228,44 @@ class _WriteShard(beam.DoFn):
             Metrics.counter('pairs', f'{split}_{key}').inc(value)
         return [(entry, split, counts)]
 
-    def _write_block(self, block, split, vocabulary, writer, counts, dead):
-        good = []
-        for record in text_files.read(block):
-            counts['read'] += 1
-            if record.reason:
-                counts['dead_letters'] += 1
-                dead.append({'file': record.file, 'line': record.line, 'offset': record.offset,
-                             'reason': record.reason})
-            elif split == 'train' and not all(text.strip() for text in record.columns[:2]):
-                counts['filtered_empty'] += 1
-            else:
-                good.append(record.columns)
-        if not good:
+    def _repeated(self, split, rows, hashes, counts):
+        """Counts what is also held out, and takes it out of the training rows if that is wanted."""
+        own = _pair_hashes(rows) if hashes else np.array([], np.uint64)
+        repeated = np.zeros(len(rows), bool)
+        for other, theirs in hashes.items():
+            found = np.isin(own, theirs)
+            counts[f'in_{other}'] += int(found.sum())
+            repeated |= found
+        if split != 'train' or not self.config.remove_duplicates:
+            return rows
+        counts['filtered_duplicate'] += int(repeated.sum())
+        return [row for row, again in zip(rows, repeated) if not again]
+
+    def _write(self, split, rows, vocabulary, writer, counts):
+        if not rows:
             return
-        processor = subwords.processor(vocabulary)
-        inputs, targets = ([ids + [subwords.EOS] for ids in processor.encode([row[side] for row in good])]
-                           for side in (0, 1))
-        for row, source_ids, target_ids in zip(good, inputs, targets):
-            if split == 'train' and max(len(source_ids), len(target_ids)) > self.config.max_length:
+        encode = subwords.encoder(vocabulary)
+        for row, inputs, targets in zip(rows, encode([row[0] for row in rows]), encode([row[1] for row in rows])):
+            if split == 'train' and max(len(inputs), len(targets)) > self.config.max_length:
                 counts['filtered_long'] += 1
                 continue
-            writer.write(_example(row, source_ids, target_ids), inputs=len(source_ids), targets=len(target_ids))
+            writer.write(_example(row, inputs, targets), inputs=len(inputs), targets=len(targets))
             counts['written'] += 1
+
+
+def _read(block: Block, split: str, counts: dict[str, int], dead: list[dict]) -> list[tuple[str, ...]]:
+    """The columns of a block's usable records; the others are counted, and the unreadable added to `dead`."""
+    rows = []
+    for record in text_files.read(block):
+        counts['read'] += 1
+        if record.reason:
+            counts['dead_letters'] += 1
+            dead.append({'file': record.file, 'line': record.line, 'offset': record.offset, 'reason': record.reason})
+        elif split == 'train' and not _has_text(record.columns):
+            counts['filtered_empty'] += 1
+        else:
+            rows.append(record.columns)
+    return rows
 
 
 def _example(row: tuple[str, ...], inputs: list[int], targets: list[int]) -> bytes:
@@ -221,8 +282,7 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
     problems = sorted(problems)
     if vocabulary.startswith(b'!'):
         problems.append(vocabulary[1:].decode())
-    totals = {split: dict.fromkeys(('read', 'written', 'filtered_empty', 'filtered_long', 'dead_letters'), 0)
-              for split in SPLITS}
+    totals = {split: _new_counts(split) for split in SPLITS}
     for _, split, counts in written:
         for key, value in counts.items():
             totals[split][key] += value
@@ -232,7 +292,7 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
         records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
         return
     records.write_manifest(folder, [entry for entry, _, _ in written], LENGTHS, totals, {
-        'vocabulary': {'size': subwords.processor(vocabulary).get_piece_size(),
+        'vocabulary': {'size': len(subwords.pieces(vocabulary)),
                        'sha256': hashlib.sha256(vocabulary).hexdigest()},
         'languages': [config.source, config.target]})
 
@@ -246,15 +306,17 @@ def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
                             'see dead_letters/ for file, line and reason.')
         elif not counts['written']:
             problems.append(f'data.{split} holds no usable pair: {counts["read"]:,} read, '
-                            f'{counts["filtered_empty"]:,} empty, {counts["filtered_long"]:,} too long.')
+                            f'{counts["filtered_empty"]:,} empty, {counts["filtered_duplicate"]:,} also held out, '
+                            f'{counts["filtered_long"]:,} too long.')
         if problems:
             break
     return problems
 
 
 def _finish(config: Config, folder: str) -> dict:
-    if tf.io.gfile.exists(os.path.join(folder, 'unpacked')):
-        tf.io.gfile.rmtree(os.path.join(folder, 'unpacked'))
+    for scratch in ('unpacked', 'sample'):
+        if tf.io.gfile.exists(os.path.join(folder, scratch)):
+            tf.io.gfile.rmtree(os.path.join(folder, scratch))
     path = os.path.join(folder, _PROBLEMS)
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path, 'rb') as file:

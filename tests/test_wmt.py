@@ -3,6 +3,7 @@ import gzip
 import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -50,8 +51,10 @@ def texts(folder, split='train'):
 
 def test_two_files_line_by_line(files, tmp_path):
     manifest = prepare(files(), tmp_path / 'out')
-    assert manifest['counts']['train'] == {'read': 60, 'written': 60, 'filtered_empty': 0, 'filtered_long': 0,
-                                           'dead_letters': 0}
+    nothing = {'filtered_empty': 0, 'filtered_duplicate': 0, 'filtered_long': 0, 'dead_letters': 0}
+    assert manifest['counts'] == {'train': {'read': 60, 'written': 60, **nothing, 'in_validation': 0, 'in_test': 0},
+                                  'validation': {'read': 2, 'written': 2, **nothing, 'in_test': 2},
+                                  'test': {'read': 2, 'written': 2, **nothing}}
     assert len(manifest['splits']['train']) == 3  # 60 pairs, 21 a shard
     found = texts(tmp_path / 'out')
     assert (found['source'], found['target']) == (SOURCE, TARGET)
@@ -94,7 +97,8 @@ def test_counts_reconcile_and_dead_letters_say_where(files, tmp_path):
     lines[3], lines[10], lines[11] = b'caf\xe9', b'', b'word ' * 400
     (tmp_path / 'train.en').write_bytes(b'\n'.join(lines) + b'\n')
     counts = prepare(files(max_dead_letters=0.05), tmp_path / 'out')['counts']['train']
-    assert counts == {'read': 60, 'written': 57, 'filtered_empty': 1, 'filtered_long': 1, 'dead_letters': 1}
+    assert counts == {'read': 60, 'written': 57, 'filtered_empty': 1, 'filtered_duplicate': 0, 'filtered_long': 1,
+                      'dead_letters': 1, 'in_validation': 0, 'in_test': 0}
     [letter] = [json.loads(line) for path in (tmp_path / 'out' / 'dead_letters').iterdir() for line in open(path)]
     assert letter == {'file': str(tmp_path / 'train.en'), 'line': 4, 'offset': sum(len(line) + 1 for line in lines[:3]),
                       'reason': 'not UTF-8: byte 0xe9 at position 3'}
@@ -123,6 +127,74 @@ def test_a_gzip_file_cut_short_or_damaged_is_named(files, tmp_path, damage):
     (tmp_path / 'train.en.gz').write_bytes(damage(gzip.compress((tmp_path / 'train.en').read_bytes())))
     with pytest.raises(UserError, match=r'train\.en\.gz is not a whole gzip file'):
         prepare(files(train=['train.en.gz', 'train.de']), tmp_path / 'out')
+
+
+@pytest.mark.parametrize('block', [2, 7, 100])
+def test_duplicates_between_splits_are_counted_and_can_be_removed(files, tmp_path, block):
+    draw = random.Random(0)
+    splits = {}
+    for split, n in (('train', 200), ('validation', 40), ('test', 40)):
+        splits[split] = [(f'{"one two three four".split()[draw.randrange(4)]} {draw.randrange(9)}',
+                          f'Zahl {draw.randrange(2)}') for _ in range(n)]
+        splits[split] += [('', ''), ('word ' * 400, 'Wort')]  # blank and too long ones are alike everywhere
+        write(tmp_path, f'{split}.tsv', [f'{draw.choice(["", " "])}{s}\t{t} ' for s, t in splits[split]])
+    sets = {split: set(rows) - {('', '')} for split, rows in splits.items()}
+    found = {}
+    for removed in (False, True):
+        config = files(train=['train.tsv'], validation=['validation.tsv'], test=['test.tsv'], pairs_per_block=block,
+                       remove_duplicates=removed, vocab_size=40)
+        found[removed] = prepare(config, tmp_path / str(removed))['counts']
+        for counts in found[removed].values():
+            assert counts['read'] == sum(counts[name] for name in counts if name == 'written' or name == 'dead_letters'
+                                         or name.startswith('filtered_'))
+
+    def among(split, *others):
+        return sum(any(row in sets[other] for other in others) for row in splits[split])
+    for counts in found.values():
+        assert (counts['train']['in_validation'], counts['train']['in_test']) == (
+            among('train', 'validation'), among('train', 'test'))
+        assert counts['validation']['in_test'] == among('validation', 'test') > 1
+        assert not any(name.startswith('in_') for name in counts['test'])
+    assert (found[False]['train']['filtered_duplicate'], found[False]['train']['filtered_long']) == (0, 1)
+    assert found[True]['train']['filtered_duplicate'] == among('train', 'validation', 'test') < 200
+    assert found[True]['train']['filtered_long'] == 0  # it was taken out as a duplicate
+    kept = texts(tmp_path / 'True')
+    assert [(s.strip(), t.strip()) for s, t in zip(kept['source'], kept['target'])] == [
+        row for row in splits['train'] if row not in sets['validation'] | sets['test'] | {('', '')}]
+
+
+def test_a_corpus_held_out_whole_is_told(files, tmp_path):
+    with pytest.raises(UserError, match='no usable pair: 60 read, 0 empty, 60 also held out, 0 too long'):
+        prepare(files(test=['train.en', 'train.de'], remove_duplicates=True), tmp_path / 'out')
+
+
+def test_word_pieces_from_text_to_batch(files, tmp_path):
+    config = files(subword_kind='wordpiece', normalization='nfkc', byte_fallback=True, vocab_size=300)
+    manifest = prepare(config, tmp_path / 'out')
+    assert manifest['vocabulary']['size'] == 300
+    part, tokenizer = records.open_split(str(tmp_path / 'out'), 'train'), wmt.tokenizer(str(tmp_path / 'out'))
+    batch = wmt.decode(tf.constant(part.read(range(60))), tf.constant(30, tf.int64))
+    for name, lines in (('inputs', SOURCE), ('targets', TARGET)):
+        np.testing.assert_array_equal(batch[name], tokenizer.tokenize(tf.constant(lines)).to_tensor(shape=[60, 30]))
+        assert [line.decode() for line in tokenizer.detokenize(batch[name]).numpy()] == lines
+
+
+def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
+    """What fine-tuning needs: the model of one data set, taken as it is for another."""
+    first = prepare(files(), tmp_path / 'first')
+    write(tmp_path, 'train.en', ['here is another number', 'is it here', 'the end'])
+    write(tmp_path, 'train.de', ['hier ist andere Zahl', 'ist hier', 'das Ende'])
+    given = str(tmp_path / 'first' / 'subwords.model')
+    second = prepare(files(subword_model=given), tmp_path / 'second')
+    assert second['vocabulary'] == first['vocabulary'] and second['counts']['train']['written'] == 3
+    assert prepare(files(), tmp_path / 'third')['vocabulary'] != first['vocabulary']
+    assert given in files(subword_model=given).files('train')  # a change of it is a change of the data
+    for values, message in (({'vocab_size': 20}, 'is less than the 48 pieces'), ({'subword_model': 'no'}, 'no subword'),
+                            ({'subword_model': str(tmp_path / 'train.en')}, 'train.en is no subword model')):
+        folder = tmp_path / f'refused-{len(message)}'
+        with pytest.raises(UserError, match=message):
+            prepare(files(**{'subword_model': given, **values}), folder)
+        assert not (folder / 'manifest.json').exists()
 
 
 def test_a_stray_quote_costs_its_record_and_no_other(files, tmp_path):

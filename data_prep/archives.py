@@ -1,0 +1,120 @@
+"""What WMT ships text in: tar archives, gzip, and NIST's SGML, each read as a stream.
+
+A file inside an archive is named by a path that goes on inside it: `dev.tgz/dev/newstest2013.en`.
+"""
+import contextlib
+import difflib
+import gzip
+import html
+import os
+import posixpath
+import re
+import tarfile
+import zlib
+from collections.abc import Collection, Iterator
+from typing import IO
+
+from data_prep import UserError
+
+_ARCHIVE = re.compile(r'\.(?:tgz|tar\.gz|tar)(?=/|$)')
+_SEGMENT = re.compile(rb'<seg\b[^>]*>(.*?)</seg\s*>', re.IGNORECASE | re.DOTALL)
+_OPENING = re.compile(rb'<seg\b', re.IGNORECASE)
+_ENTITY = re.compile(rb'&(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-f]+);', re.IGNORECASE)
+_CHUNK = 1 << 20
+_LONGEST_SEGMENT = 1 << 24  # bytes; a file that is no SGML is not read further than this
+
+
+def split(path: str) -> tuple[str, str]:
+    """`dev.tgz/dev/a.en` -> (`dev.tgz`, `dev/a.en`); any other path has no member: (path, '')."""
+    for match in _ARCHIVE.finditer(path):
+        archive, member = path[:match.end()], path[match.end() + 1:]
+        if member and not os.path.isdir(archive):  # a folder may be called what it likes
+            return archive, member
+    return path, ''
+
+
+def is_archive(path: str) -> bool:
+    return path.endswith(('.tgz', '.tar.gz', '.tar'))
+
+
+def is_sgml(path: str) -> bool:
+    return path.removesuffix('.gz').lower().endswith(('.sgm', '.sgml'))
+
+
+def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """The wanted members of a tar archive, in its order, each to be read before the next is asked for.
+
+    The archive is read to its end once, so that its checksum vouches for what was taken.
+
+    Args:
+      stream: the archive's bytes; need not seek.
+      archive: its name; all but `.tar` are unpacked by gzip.
+      wanted: paths inside it.
+
+    Raises:
+      UserError: the archive was cut short or damaged, or has no such member.
+    """
+    with _whole(archive):
+        tar_stream = stream if archive.endswith('.tar') else gzip.open(stream)
+        missing, names = set(wanted), []
+        with tarfile.open(fileobj=tar_stream, mode='r|') as tar:
+            for entry in tar:
+                content = tar.extractfile(entry) if entry.isfile() else None
+                if content:
+                    names.append(posixpath.normpath(entry.name))
+                    if names[-1] in missing:
+                        missing.remove(names[-1])
+                        yield names[-1], content
+        while tar_stream.read(_CHUNK):  # what follows the last member, and gzip's checksum
+            pass
+    if missing:
+        name = min(missing)
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names[:3]
+        others = f'; it has {", ".join(close)}{" …" if len(names) > len(close) else ""}' if names else ''
+        raise UserError(f'{archive} has no file {name}{others}.')
+
+
+def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
+    """The text of a file, in parts: unpacked if `name` ends in .gz, and of SGML the segments, one a line.
+
+    Raises:
+      UserError: the file, or the archive it is read from, was cut short or is not of the kind its name says.
+    """
+    with _whole(name):
+        text = gzip.open(stream) if name.endswith('.gz') else stream
+        yield from segments(text, name) if is_sgml(name) else iter(lambda: text.read(_CHUNK), b'')
+
+
+def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
+    """Every `<seg>` of a NIST SGML file as a line, entities resolved and white space made single blanks.
+
+    Raises:
+      UserError: there is none, or one is not closed.
+    """
+    number, rest = 0, b''
+    while len(rest) < _LONGEST_SEGMENT and (chunk := stream.read(_CHUNK)):
+        rest, end = rest + chunk, 0
+        for match in _SEGMENT.finditer(rest):
+            if _OPENING.search(match[1]):
+                break  # and nothing will match from here on but this
+            number, end = number + 1, match.end()
+            text = _ENTITY.sub(lambda entity: html.unescape(entity[0].decode()).encode(), match[1])
+            yield b' '.join(text.split()) + b'\n'
+        rest = rest[end:]
+    if _OPENING.search(rest):
+        raise UserError(f'{name}: segment {number + 1} is not closed; the file was cut short or damaged, '
+                        'fetch it again.')
+    if not number:
+        raise UserError(f'{name} has no <seg> in it, so it is not the SGML its name says; '
+                        'name plain text otherwise, as .txt.')
+
+
+@contextlib.contextmanager
+def _whole(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as error:
+        what = f'{name} is not a whole gzip file'
+        if is_archive(name) or not name.endswith('.gz'):
+            what = f'{split(name)[0]} is not a whole archive'
+        raise UserError(f'{what} ({error}); fetch it again.') from error

@@ -1,0 +1,201 @@
+"""Parallel text as WMT ships it: archives, gzip inside of them, and NIST's SGML."""
+import gzip
+import io
+import json
+import os
+import tarfile
+import tracemalloc
+
+import pytest
+
+from data_prep import UserError, archives, records, text_files, wmt, wmt_job
+
+SOURCE = [f'the "number" {i} & more' for i in range(60)]
+TARGET = [f'die „Zahl“ {i} & mehr' for i in range(60)]
+HELD = (['the number here', 'is “here”', ''], ['die Zahl hier', 'ist <hier>', ''])
+
+
+def text(lines):
+    return '\n'.join([*lines, '']).encode()
+
+
+def sgml(lines, kind='srcset'):
+    def escaped(line):
+        return line.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('"', '&quot;')
+    segments = '\r\n'.join(f'<seg id="{i + 1}"> {escaped(line)} </seg>' for i, line in enumerate(lines))
+    return (f'\ufeff<{kind} setid="newstest2014" srclang="any">\r\n<doc sysid="ref" docid="a" genre="news">\r\n<p>\r\n'
+            f'{segments}\r\n</p>\r\n</doc>\r\n</{kind}>\r\n').encode()
+
+
+def pack(path, members):
+    """Writes a tar archive, by gzip unless it ends in .tar."""
+    with tarfile.open(path, 'w' if path.suffix == '.tar' else 'w:gz') as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Archives with the member names of WMT14's."""
+    pack(tmp_path / 'training-parallel-europarl-v7.tgz', {
+        './training/europarl-v7.cs-en.cs': text(SOURCE), './training/europarl-v7.de-en.de': text(TARGET),
+        './training/europarl-v7.de-en.en': text(SOURCE)})
+    pack(tmp_path / 'training-giga-fren.tar', {
+        f'giga-fren.release2.fixed.{language}.gz': gzip.compress(text(lines))
+        for language, lines in (('en', SOURCE), ('fr', TARGET))})
+    pack(tmp_path / 'dev.tar.gz', {'dev/newstest2013.en': text(HELD[0]), 'dev/newstest2013.de': text(HELD[1])})
+    pack(tmp_path / 'test-full.tgz', {'test-full/newstest2014-deen-src.en.sgm': sgml(HELD[0]),
+                                      'test-full/newstest2014-deen-ref.de.sgm': sgml(HELD[1], 'refset')})
+    return tmp_path
+
+
+def config(folder, **values):
+    europarl = 'training-parallel-europarl-v7.tgz/training/europarl-v7.de-en'
+    return wmt.Config(**{
+        'folder': str(folder), 'train': [f'{europarl}.en', f'{europarl}.de'],
+        'validation': [f'dev.tar.gz/dev/newstest2013.{language}' for language in ('en', 'de')],
+        'test': [f'test-full.tgz/test-full/newstest2014-deen-{side}.sgm' for side in ('src.en', 'ref.de')],
+        'vocab_size': 60, 'pairs_per_block': 7, 'max_dead_letters': 0.5, **values})
+
+
+def prepare(config, folder):
+    os.makedirs(folder)
+    wmt_job.run(config, str(folder), [])
+
+    def pairs(split):
+        part = records.open_split(str(folder), split)
+        found = wmt.texts(part.read(range(len(part))))
+        return found['source'], found['target']
+    return {split: pairs(split) for split in wmt.SPLITS}
+
+
+def unpacked(folder, *names):
+    [source] = text_files.sources('train', str(folder), names)
+    scratch = folder / 'scratch'
+    scratch.mkdir(exist_ok=True)
+    plain = text_files.unpack(source, str(scratch))
+    blocks = text_files.scan(source, plain, 100, header=False)
+    return [record for block in blocks for record in text_files.read(block)]
+
+
+def test_wmts_own_files_give_their_pairs(folder):
+    giga = [f'training-giga-fren.tar/giga-fren.release2.fixed.{language}.gz' for language in ('en', 'fr')]
+    (folder / 'plain.en.sgm.gz').write_bytes(gzip.compress(sgml(HELD[0])))
+    (folder / 'plain.de').write_bytes(text(HELD[1]))
+    first = config(folder)
+    second = config(folder, train=giga + first.train, validation=['plain.en.sgm.gz', 'plain.de'])
+    assert prepare(first, folder / 'a') == {'train': (SOURCE, TARGET), 'validation': HELD, 'test': HELD}
+    assert prepare(second, folder / 'b') == {'train': (SOURCE * 2, TARGET * 2), 'validation': HELD, 'test': HELD}
+    assert not os.path.exists(folder / 'b' / 'unpacked')
+
+
+def test_the_files_whose_changes_matter_are_the_archives(folder):
+    assert config(folder).files('train') == [str(folder / 'training-parallel-europarl-v7.tgz')]
+    assert config(folder, train=['a.en', 'b.de.gz']).files('train') == [str(folder / 'a.en'), str(folder / 'b.de.gz')]
+
+
+def test_a_folder_may_be_called_like_an_archive(tmp_path):
+    for name in ('unpacked.tgz', 'x.tar'):
+        (tmp_path / name).mkdir()
+        pack(tmp_path / name / 'inner.tgz', {'a.en': b'one\n', 'a.de': b'eins\n'})
+        (tmp_path / name / 'a.de').write_bytes(b'eins\n')
+        [record] = unpacked(tmp_path, f'{name}/inner.tgz/a.en', f'{name}/a.de')
+        assert record.columns == ('one', 'eins')
+
+
+def test_an_archive_is_read_once_for_both_its_files(folder, monkeypatch):
+    opened, open_plain = [], text_files.open_plain
+    monkeypatch.setattr(text_files, 'open_plain', lambda path: opened.append(path) or open_plain(path))
+    [source] = text_files.sources('train', str(folder), config(folder).train)
+    text_files.unpack(source, str(folder))
+    assert opened == [str(folder / 'training-parallel-europarl-v7.tgz')]
+
+
+def test_memory_does_not_grow_with_the_archive(tmp_path):
+    big = (b'word ' * 200 + b'\n') * 30000  # 30 MB
+    pack(tmp_path / 'big.tgz', {'other': big, 'a.en': big, 'a.de.gz': gzip.compress(big, 1)})
+    [source] = text_files.sources('train', str(tmp_path), ['big.tgz/a.en', 'big.tgz/a.de.gz'])
+    tracemalloc.start()
+    plain = text_files.unpack(source, str(tmp_path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [os.path.getsize(path) for path in plain] == [len(big)] * 2
+    assert peak < 8e6
+
+
+def test_a_dead_letter_names_member_and_segment(folder):
+    bad = sgml(HELD[0]).replace('“'.encode(), b'\xe2')
+    pack(folder / 'test-full.tgz', {'test-full/newstest2014-deen-src.en.sgm': bad,
+                                    'test-full/newstest2014-deen-ref.de.sgm': sgml(HELD[1], 'refset')})
+    assert prepare(config(folder), folder / 'out')['test'] == (['the number here', ''], ['die Zahl hier', ''])
+    [letter] = [json.loads(line) for path in (folder / 'out' / 'dead_letters').iterdir() for line in open(path)]
+    assert letter['file'] == str(folder / 'test-full.tgz/test-full/newstest2014-deen-src.en.sgm')
+    assert (letter['line'], letter['reason']) == (2, 'not UTF-8: byte 0xe2 at position 3')
+
+
+class Trickle(io.BytesIO):
+    """Gives three bytes a read, as a network may."""
+
+    def read(self, size=-1):
+        return super().read(min(size, 3))
+
+
+def test_segments():
+    content = (b'<SRCSET><hl><SEG ID=1>AT&amp;T &#38; &quot;&apos;&lt;b&gt;&quot; &#x2014; &amp;lt; R&D &no;</SEG></hl>'
+               b'<p><seg id="2">two</seg><seg id="3"></seg>\r\n<seg\nid="4">\r\n  over\r\n two&#10;lines\t</seg ></p>')
+    expected = ['AT&T & "\'<b>" — &lt; R&D &no;', 'two', '', 'over two lines']
+    for stream in (io.BytesIO(content), Trickle(content)):
+        assert b''.join(archives.segments(stream, 'a.sgm')).decode() == '\n'.join([*expected, ''])
+
+
+def truncate(path, keep):
+    content = path.read_bytes()
+    path.write_bytes(content[:int(len(content) * keep)])
+
+
+def change_segments(folder):
+    lines = [*HELD[1], 'one more']
+    pack(folder / 'test-full.tgz', {'test-full/newstest2014-deen-src.en.sgm': sgml(HELD[0]),
+                                    'test-full/newstest2014-deen-ref.de.sgm': sgml(lines, 'refset')})
+
+
+@pytest.mark.parametrize('damage, message', [
+    (lambda folder: truncate(folder / 'test-full.tgz', 0.5), r'/test-full\.tgz is not a whole archive'),
+    (lambda folder: truncate(folder / 'test-full.tgz', 0.98), r'/test-full\.tgz is not a whole archive'),
+    (lambda folder: truncate(folder / 'training-giga-fren.tar', 0.055), r'release2\.fixed\.en\.gz is not a whole gzip'),
+    (lambda folder: truncate(folder / 'training-giga-fren.tar', 0), r'training-giga-fren\.tar is not a whole archive'),
+    (lambda folder: (folder / 'test-full.tgz').write_bytes(b'<html>404</html>'), r'test-full\.tgz is not a whole arch'),
+    (lambda folder: (folder / 'training-giga-fren.tar').write_bytes(b'<html>404</html>' * 99),
+     r'training-giga-fren\.tar is not a whole archive'),
+    (lambda folder: (folder / 'test-full.tgz').unlink(), r'data\.test: there is no file \S*/test-full\.tgz\.$'),
+    (lambda folder: pack(folder / 'test-full.tgz', {'test/newstest2014-deen-src.en.sgm': b'', 'other': b''}),
+     r'test-full\.tgz has no file test-full/newstest2014-deen-\S+; it has test/newstest2014-deen-src\.en\.sgm …\.$'),
+    (lambda folder: pack(folder / 'training-giga-fren.tar', {
+        f'giga-fren.release2.fixed.{language}.gz': gzip.compress(text(SOURCE))[:-9] for language in ('en', 'fr')}),
+     r'training-giga-fren\.tar/giga-fren\.release2\.fixed\.en\.gz is not a whole gzip file'),
+    (lambda folder: pack(folder / 'test-full.tgz', {
+        f'test-full/newstest2014-deen-{side}.sgm': text(SOURCE) for side in ('src.en', 'ref.de')}),
+     r'test-full\.tgz/test-full/newstest2014-deen-src\.en\.sgm has no <seg> in it'),
+    (lambda folder: pack(folder / 'test-full.tgz', {
+        f'test-full/newstest2014-deen-{side}.sgm': sgml(HELD[0])[:-60] for side in ('src.en', 'ref.de')}),
+     r'newstest2014-deen-src\.en\.sgm: segment 2 is not closed'),
+    (change_segments, r'src\.en\.sgm has 3 segments and \S*ref\.de\.sgm has 4 segments; number n of one'),
+])
+def test_what_cannot_be_read_is_one_sentence(folder, damage, message):
+    damage(folder)
+    giga = [f'training-giga-fren.tar/giga-fren.release2.fixed.{language}.gz' for language in ('en', 'fr')]
+    with pytest.raises(UserError, match=message):
+        prepare(config(folder, train=giga), folder / 'out')
+
+
+def test_a_missing_end_tag_inside_the_file_is_named():
+    content = sgml(['one', 'two', 'three']).replace(b'one </seg>', b'one')
+    with pytest.raises(UserError, match='a.sgm: segment 1 is not closed'):
+        list(archives.segments(io.BytesIO(content), 'a.sgm'))
+
+
+def test_an_archive_needs_a_file_in_it(folder):
+    with pytest.raises(UserError, match=r'data\.train: \S+europarl-v7\.tgz is an archive; go on with the file inside'):
+        prepare(config(folder, train=['training-parallel-europarl-v7.tgz'] * 2), folder / 'out')
