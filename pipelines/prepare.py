@@ -1,31 +1,43 @@
 """Turns raw data into TFRecords with a Beam job, on this machine or on Dataflow.
 
     python -m pipelines.prepare --set data.train=[train.en,train.de]
-    python -m pipelines.prepare --runner DataflowRunner --project … --region … --temp_location gs://… \
-        --setup_file ./setup.py
+    python -m pipelines.prepare --runner DataflowRunner --project … --region … --temp_location gs://… --dry_run
 
-Flags not listed here are passed on to Beam.
+Flags not listed here are passed on to Beam. For Dataflow, --pipeline_root is by default runs/<name> in the bucket of
+--temp_location, and workers install this checkout unless --setup_file or --sdk_container_image says otherwise.
 """
+import argparse
+import contextlib
+import difflib
+import io
+import os
+import shutil
+import socket
 import sys
+import time
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import dataflow, stage
 
 
 def execute(context: stage.Context) -> None:
     from data_prep import statistics
     from pipelines.pipeline import fresh
-    config = context.config
+    config, started = context.config, time.monotonic()
     folder = fresh(context.outputs['examples'])
     manifest = config.data_module.prepare(config.data, folder, context.argv)
-    anomalies = statistics.describe(folder, fresh(context.outputs['statistics']), fresh(context.outputs['schema']),
-                                    context.argv)
-    context.properties.update(counts=manifest['counts'], anomalies=anomalies)
-    for split, found in anomalies.items():
-        print(f'prepare: {split} departs from the schema of the training split: {"; ".join(found)}', flush=True)
+    described = [fresh(context.outputs[key]) for key in ('statistics', 'schema', 'anomalies')]
+    findings = statistics.describe(folder, *described)
+    context.properties.update(counts=manifest['counts'], findings=findings)
+    for finding in findings:
+        print(f'prepare: {finding}', flush=True)
     for split, counts in manifest['counts'].items():
+        ordered = {name: counts[name] for name in ('read', 'written')} | counts
         print(f'prepare: {split}: ' + ', '.join(f'{value:,} {name.replace("_", " ")}'
-                                                for name, value in counts.items() if value), flush=True)
+                                                for name, value in ordered.items() if value), flush=True)
+    seconds, unit = time.monotonic() - started, config.data_module.UNIT
+    read = sum(counts['read'] for counts in manifest['counts'].values())
+    print(f'prepare: {read:,} {unit} in {seconds:,.0f} s with statistics, {read / seconds:,.0f} {unit}/s.', flush=True)
 
 
 def raw_files(pipeline) -> dict:
@@ -39,22 +51,159 @@ def raw_files(pipeline) -> dict:
     return found
 
 
-def check_beam_flags(flags: list[str]) -> None:
-    """Refuses what neither a stage nor Beam knows; Beam itself would only drop it with a warning."""
+def check_flags(flags: list[str], root: str | None) -> list[str]:
+    """Refuses at once, and all together, what neither a stage nor Beam knows and what its runner could not start with.
+
+    Args:
+      flags: Beam's.
+      root: --pipeline_root, if given.
+
+    Returns:
+      The flags, completed for the runner.
+
+    Raises:
+      UserError: names every flag at fault.
+    """
+    options = dataflow.read(flags)
+    found = _beam_problems(flags, check_runner=options is None)
+    if options:
+        found += dataflow.problems(options, root)
+    if found:
+        raise UserError('; '.join(found) + ('' if found[-1].endswith('?') else '.'))
+    return dataflow.complete(flags, options) if options else flags
+
+
+def _beam_problems(flags: list[str], check_runner: bool) -> list[str]:
+    """What Beam would drop with a warning, or fail over with a traceback, in words."""
     from apache_beam.options.pipeline_options import PipelineOptions
-    known = PipelineOptions(flags).get_all_options()
-    unknown = sorted(set(PipelineOptions(flags).get_all_options(retain_unknown_options=True)) - set(known))
-    if unknown or not flags[0].startswith('-'):
-        what = f'there is no flag --{unknown[0]}, neither here nor in Beam' if unknown else f'{flags[0]!r} is no flag'
-        raise UserError(f'{what}; --help lists those of this command.')
+    if not flags[0].startswith('-'):
+        return [f'{flags[0]!r} is no flag; --help lists those of this command']
+    if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # of `pipelines.run`, say
+        return ['--dry_run is a flag of `python -m pipelines.prepare` alone']
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            options = PipelineOptions(flags)
+            known = options.get_all_options()
+        except SystemExit:  # argparse's: no value where there must be one, or one of the wrong type
+            return [said.getvalue().rsplit('error: ', 1)[-1].removeprefix('argument ').strip()]
+        unknown = sorted(set(options.get_all_options(retain_unknown_options=True)) - set(known))
+    every = {*known, *vars(_parser().parse_args([])), 'set', 'strategy'} - {'overrides'}
+    close = {name: difflib.get_close_matches(name, every, n=1) for name in unknown}
+    found = [f'there is no flag --{name}, neither here nor in Beam' + (f'; did you mean --{near[0]}?' if near else '')
+             for name, near in close.items()]
+    return found or (_runner_problems(options) if check_runner else [])
+
+
+def _runner_problems(options) -> list[str]:
+    from apache_beam.options.pipeline_options import PortableOptions, StandardOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners import create_runner
+    name = options.view_as(StandardOptions).runner or 'DirectRunner'
+    try:
+        runner = create_runner(name)
+    except (ValueError, ImportError, AttributeError):
+        near = difflib.get_close_matches(name, StandardOptions.KNOWN_RUNNER_NAMES, n=1)
+        return [f'there is no --runner {name}' + (f'; did you mean {near[0]}?' if near else '')]
+    found = [error.strip().rstrip('.') for error in PipelineOptionsValidator(options, runner).validate()]
+    if type(runner).__name__ == 'PortableRunner':
+        found += _job_service_problems(options.view_as(PortableOptions).job_endpoint)
+    return found
+
+
+def _job_service_problems(endpoint: str | None) -> list[str]:
+    """Beam waits minutes for a job service that is not there, then fails with a traceback."""
+    if endpoint == 'embed':
+        return []
+    host, _, port = (endpoint or '').rpartition(':')
+    if not host or not port.isdigit():
+        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, where a Beam job service listens']
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        return [f'--job_endpoint {endpoint}: no job service answers there ({error})']
+    return []
+
+
+def dry_run(pipeline) -> None:
+    """Builds the job and writes the file Dataflow would be given. Submits nothing and looks into no bucket.
+
+    Beside the file lies what would be uploaded: `pipeline.pb`, the steps, and `workflow.tar.gz`, which workers install.
+    """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, WorkerOptions
+
+    from pipelines.pipeline import fresh
+    config = pipeline.config
+    options = PipelineOptions([*pipeline.argv, '--dry_run=True', '--no_auth'])
+    path = options.view_as(DebugOptions).dataflow_job_file
+    if path and '://' in path:
+        raise UserError(f'--dataflow_job_file {path}: a dry run writes it on this machine; give a path here.')
+    path = path or os.path.join(fresh(os.path.join(os.path.dirname(pipeline.metadata_path), 'dataflow')), 'job.json')
+    folder = os.path.join(pipeline.root, 'prepare', 'dry_run', 'examples')
+    with beam.Pipeline(options=options) as graph:
+        config.data_module.build(graph, config.data, folder)
+    job = graph.result.job
+    write_job(job, path)
+    cloud, image = job.options.view_as(GoogleCloudOptions), job.options.view_as(WorkerOptions).sdk_container_image
+    files = sum(len(config.data.files(split)) for split in config.data_module.SPLITS)
+    print(f'prepare: dry run, nothing was submitted: {cloud.job_name} would run in {cloud.project}, {cloud.region}, on '
+          f'workers {f"of image {image}" if image else "that install workflow.tar.gz"}, '
+          f'reading {f"{files} files, which were not looked for," if files else "the corpus made here"} and writing '
+          f'below {pipeline.root}; statistics of what it wrote would be taken here.')
+    print(f'prepare: job file: {path}', flush=True)
+
+
+def write_job(job, path: str) -> None:
+    """Writes the job as Beam would submit it, and beside it what Beam would upload.
+
+    Beam's own `--dataflow_job_file` is written only on the way to the service; what makes it is Beam's internal client,
+    which is used here because nothing public does.
+
+    Args:
+      job: `apache_beam.runners.dataflow.internal.apiclient.Job` of a dry run.
+      path: a file of this machine.
+    """
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, TestOptions
+    from apache_beam.runners.dataflow.internal import apiclient
+
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+
+    class Client(apiclient.DataflowApplicationClient):
+        def stage_file(self, gcs_or_local_path, file_name, stream, mime_type='', total_size=None):
+            with open(os.path.join(folder, file_name), 'wb') as file:
+                shutil.copyfileobj(stream, file)
+
+    client = Client(job.options, job.root_staging_location)
+    job.options.view_as(TestOptions).dry_run = job.options.view_as(GoogleCloudOptions).no_auth = False  # as submitted
+    client.create_job_description(job)
+    with open(path, 'w') as file:
+        file.write(str(job))
 
 
 STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=raw_files, outputs={
-    'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema'})
+    'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
+
+
+def _parser() -> argparse.ArgumentParser:
+    flags = stage.parser('prepare', sys.modules[execute.__module__].__doc__ or '')
+    flags.add_argument('--dry_run', nargs='?', const='True', default='False', choices=['True', 'False'],
+                       help='write the file of the Dataflow job and submit nothing')
+    return flags
 
 
 def main(argv=None) -> None:
-    stage.main(STAGE, argv=argv)
+    flags = _parser()
+    args, rest = flags.parse_known_args(argv)
+    if args.dry_run == 'False' or args.explain:
+        stage.main(STAGE, flags, argv)
+        return
+
+    def work():
+        if not dataflow.read(rest):
+            raise UserError('--dry_run writes the file of a Dataflow job; give --runner DataflowRunner with it.')
+        dry_run(stage.open_pipeline(args, rest))
+    stage.run_command(work)
 
 
 if __name__ == '__main__':

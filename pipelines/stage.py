@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_prep import UserError
+from pipelines import dataflow
 
 STAGES = ('prepare', 'train', 'export', 'evaluate', 'infra_validate', 'push')
 
@@ -30,6 +31,7 @@ class Stage:
       also: further values its result depends on, such as its raw files' sizes and times.
       check: refuses at once, before any work, what cannot succeed.
       current: whether the world outside still holds what these outputs, by key, say was done.
+      follows: whether this process only takes part in an execution that another one leads and records.
     """
     name: str
     execute: Callable[['Context'], None]
@@ -39,6 +41,7 @@ class Stage:
     also: Callable[..., dict] = lambda pipeline: {}
     check: Callable[[Any], None] = lambda config: None
     current: Callable[[dict], bool] = lambda outputs: True
+    follows: Callable[[Any], bool] = lambda config: False
 
     @property
     def module(self) -> str:
@@ -100,6 +103,10 @@ def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[
 def open_pipeline(args: argparse.Namespace, rest=()):
     """The pipeline for parsed flags; with `--explain` it is printed instead of run."""
     quiet_libraries()
+    rest = list(rest)
+    if rest:  # before the configuration is loaded, which imports TensorFlow
+        from pipelines import prepare
+        rest = prepare.check_flags(rest, args.pipeline_root)
     from pipelines import config, pipeline
     overrides = list(args.overrides)
     if getattr(args, 'strategy', None):
@@ -108,13 +115,14 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     if args.explain:
         from pipelines import explain
         explain.show(resolved)
+    cloud = dataflow.read(rest)
+    if cloud:
+        dataflow.check_data(resolved.data, resolved.data_module.SPLITS)
+        args.pipeline_root = args.pipeline_root or dataflow.default_root(cloud, resolved.name)
     flags = [part for flag, values in (('--config', [args.config]), ('--set', overrides),
                                        ('--pipeline_root', [args.pipeline_root]))
              for value in values if value for part in (flag, value)]
-    if rest:
-        from pipelines import prepare
-        prepare.check_beam_flags(list(rest))
-    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), list(rest), flags)
+    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), rest, flags)
 
 
 def quiet_libraries() -> None:
