@@ -13,14 +13,13 @@ import shlex
 from typing import Any
 
 import jinja2
-import numpy as np
 import tensorflow as tf
 import yaml
 from markupsafe import Markup
 from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator
 
 from data_prep import UserError, records
-from pipelines import answers, figures, metrics
+from pipelines import answers, data_section, figures, metrics
 from pipelines import config as configs
 from pipelines.stage import Context
 
@@ -59,7 +58,6 @@ def gather(context: Context) -> dict[str, Any]:
     manifest = records.read_manifest(context.inputs['examples'].uri)
     rows = answers.read(os.path.join(context.outputs['evaluation'], 'predictions.tfrecord'))
     tensorboard = os.path.join(run.uri, 'tensorboard')
-    counts, lengths = manifest['counts'], _lengths(context.inputs['examples'].uri, manifest)
     return {
         'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
         'run': {**_NOTHING, **run.properties},
@@ -73,12 +71,7 @@ def gather(context: Context) -> dict[str, Any]:
         'training': _training(config, run.properties),
         'decoding': [text.format(getattr(config.model, key)) for key, text in DECODING.items()
                      if hasattr(config.model, key)],
-        'lengths': {name: np.quantile(values, [0.5, 0.99, 1], method='inverted_cdf').tolist()
-                    for name, values in lengths.items()},
-        'histogram': lengths and Markup(figures.histogram('records by length', lengths, config.input.buckets)),
-        'counts': {split: counts[split] for split in config.data_module.SPLITS if split in counts},
-        'columns': sorted(set().union(*counts.values()),
-                          key=lambda name: (name != 'read', name != 'written', name)),
+        **data_section.gather(context, manifest),
         'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
         'lineage': {key: (artifact, os.path.relpath(artifact.uri, context.pipeline.root))
@@ -162,14 +155,6 @@ def _training(config, run: dict) -> dict[str, str]:
         facts['weights'] = names[0] if len(names) == 1 else (
             f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
     return facts | {'seed': str(config.seed)}
-
-
-def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
-    """The training records' lengths, by every name the data set's index has."""
-    if not manifest['lengths'] or not manifest['splits'].get('train'):
-        return {}
-    index = records.open_split(examples, 'train').index
-    return {name: index[name] for name in manifest['lengths']} if len(index) else {}
 
 
 def _versions() -> dict[str, str]:

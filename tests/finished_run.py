@@ -1,9 +1,11 @@
 """A finished run in miniature, for the report: real events, a data set, predictions, and text that means harm."""
 import os
+import pathlib
+import random
 
 import tensorflow as tf
 
-from data_prep import records
+from data_prep import records, statistics, subwords, wmt
 from pipelines import config as configs
 from pipelines import pipeline
 from pipelines.artifacts import Artifact
@@ -35,17 +37,30 @@ def write_events(folder):
 
 
 def write_examples(folder):
-    shards = []
-    for split, count in {'train': 50, 'test': 60}.items():
-        path = os.path.join(folder, f'Split-{split}', 'part-00000.tfrecord')
-        writer = records.ShardWriter(path, ('inputs', 'targets'))
-        for i in range(count):
-            writer.write(b'%d' % i, inputs=1 + i % 7, targets=2 + i % 9)
+    """Fifty training and sixty test pairs; the test split is of other words, longer, and of a kind that means harm."""
+    draw = random.Random(0)
+
+    def row(letters, shortest, kind):
+        text = ' '.join(draw.choices(letters, k=draw.randint(shortest, shortest + 4)))
+        return text, f'{text} {draw.choice(letters)}'.upper(), kind
+    lines = {'train': [row('abcd', 2, 'date') for _ in range(50)], 'test': [row('cxyz', 6, HOSTILE_KIND)
+                                                                           for _ in range(60)]}
+    vocabulary = subwords.learn([text for rows in lines.values() for row in rows for text in row[:2]],
+                                subwords.Config(vocab_size=26))
+    (pathlib.Path(folder) / wmt.SUBWORDS).write_bytes(vocabulary)
+    encode, shards = subwords.encoder(vocabulary), []
+    for split, rows in lines.items():
+        writer = records.ShardWriter(os.path.join(folder, f'Split-{split}', 'part-00000.tfrecord'), wmt.LENGTHS)
+        for row in rows:
+            ids = dict(zip(wmt.LENGTHS, encode(list(row[:2]))))
+            features = {name: bytes_feature(text) for name, text in zip(('source', 'target', 'kind'), row)}
+            features |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids[name])) for name in ids}
+            writer.write(serialize(features), **{name: len(ids[name]) for name in ids})
         shards.append(writer.close())
-    counts = {'train': {'read': 54, 'written': 50, 'dead_letters': 1, 'filtered_long': 3},
+    counts = {'train': {'read': 54, 'written': 50, 'dead_letters': 1, 'filtered_long': 3, 'in_test': 2},
               'test': {'read': 60, 'written': 60, 'dead_letters': 0, 'filtered_long': 0}}
-    records.write_manifest(folder, shards, ('inputs', 'targets'), counts,
-                           {'languages': ['en', 'de'], 'vocabulary': {'size': 1000, 'sha256': 'c' * 64}})
+    records.write_manifest(folder, shards, wmt.LENGTHS, counts, {
+        'languages': ['en', 'de'], 'vocabulary': {'size': 26, 'sha256': 'c' * 64}})
 
 
 def predictions():
@@ -56,29 +71,37 @@ def predictions():
              'baseline': 'x' if i % 5 == 0 else row['target']} for i, row in enumerate(rows)]
 
 
+def bytes_feature(text):
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+
+
+def serialize(features):
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
 def write_predictions(path, rows):
     def feature(value):
         if isinstance(value, str):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+            return bytes_feature(value)
         return tf.train.Feature(float_list=tf.train.FloatList(value=value))
     with tf.io.TFRecordWriter(path) as writer:
         for row in rows:
-            features = tf.train.Features(feature={key: feature(value) for key, value in row.items()})
-            writer.write(tf.train.Example(features=features).SerializeToString())
+            writer.write(serialize({key: feature(value) for key, value in row.items()}))
 
 
 def make_context(root, rows, overrides=(), events=True):
     """An evaluate stage's context at its end, with real artifacts."""
     config = configs.load('demo_translation', [*SETTINGS, *overrides])
-    names = ('examples', 'model_run', 'model', 'evaluation', 'report')
-    folders = {name: os.path.join(root, name) for name in names}
+    types = {'examples': 'Examples', 'model_run': 'ModelRun', 'model': 'Model', 'statistics': 'ExampleStatistics',
+             'schema': 'Schema', 'anomalies': 'ExampleAnomalies'}
+    folders = {name: os.path.join(root, name) for name in (*types, 'evaluation', 'report')}
     for folder in folders.values():
         os.makedirs(folder)
     write_examples(folders['examples'])
+    statistics.describe(*(folders[name] for name in ('examples', 'statistics', 'schema', 'anomalies')))
     write_predictions(os.path.join(folders['evaluation'], 'predictions.tfrecord'), rows)
     if events:
         write_events(os.path.join(folders['model_run'], 'tensorboard'))
-    types = {'examples': 'Examples', 'model_run': 'ModelRun', 'model': 'Model'}
     inputs = {key: Artifact(i, kind, folders[key], f'{i}' * 64, RUN if key == 'model_run' else {})
               for i, (key, kind) in enumerate(types.items(), 1)}
     outputs = {key: folders[key] for key in ('evaluation', 'report')}

@@ -1,16 +1,19 @@
 """Report page and model card: what stands in them is what was measured, and what came with the data stays text."""
+import collections
 import dataclasses
 import html.parser
 import os
 import re
 import shlex
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
+from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from data_prep import records
-from pipelines import answers, metrics, report
+from data_prep import records, statistics
+from pipelines import answers, data_section, metrics, report
 from pipelines import config as configs
 
 
@@ -125,7 +128,7 @@ def test_numbers_are_those_that_were_found(page):
             assert (f'title="{value}"' in page and f'{value:.4g}' in text) == (metric != 'bleu' or value > 0)
     for shown in ('NOT_BLESSED', FOUND['reasons'][0], '1,234,567', '1 h 6 min', '2 replicas', '8, resumed at 3',
                   'mean of 2 checkpoints, ckpt-4 to ckpt-8', metrics.signature(), 'beam 4', 'max_drop 0.02',
-                  '2.125', '1.875', 'inputs: half up to 4, 99% up to 7, all up to 7.', tf.__version__,
+                  '2.125', '1.875', tf.__version__,
                   'keras_models.transformer'):
         assert shown in text, shown
     assert text.count(FOUND['reasons'][0]) == 1
@@ -147,12 +150,91 @@ def test_counts_are_the_manifests(page):
     assert ['train', '54', '50', '1', '3'] in rows
 
 
+def test_lengths_are_those_of_the_records(context, page):
+    """TFDV's figures, against the index of every record."""
+    rows = [re.findall(r'>([^<>]+)</t[hd]>', row) for row in page.split('<tr>')]
+    for split in ('train', 'test'):
+        index = records.open_split(context.inputs['examples'].uri, split).index
+        for name in ('inputs', 'targets'):
+            half, most = np.quantile(index[name], [0.5, 0.99], method='inverted_cdf')
+            expected = [index[name].min(), f'{index[name].mean():.1f}', half, most, index[name].max()]
+            assert [split, name, *map(str, expected)] in rows
+
+
+def test_features_are_the_schemas(page):
+    rows = {row['name']: row for row in Page(page).rows if 'frequent' in row}
+    assert rows.keys() == {'inputs', 'targets', 'source', 'target', 'kind'}
+    assert (rows['inputs']['type'], rows['inputs']['present']) == ('INT, 1 or more', 'always')
+    assert (rows['source']['type'], rows['source']['values']) == ('BYTES, one', 'text')
+    assert (rows['kind']['values'], rows['kind']['frequent'].split()) == ('1 value', ['date', '100.0%'])
+
+
+def test_most_frequent_subwords_are_shown_as_text(context, page):
+    """Each training word is one subword here, so subwords are counted as words are; EOS counts, but is no text."""
+    rows = records.open_split(context.inputs['examples'].uri, 'train')
+    source = context.config.data_module.texts(rows.read(range(len(rows))))['source']
+    counts = collections.Counter(word for line in source for word in line.split())
+    total = int(rows.index['inputs'].sum())
+    [shown] = [row['frequent'].split() for row in Page(page).rows if row.get('name') == 'inputs' and 'frequent' in row]
+    assert dict(zip(shown[::2], shown[1::2])) == {
+        word: f'{100 * count / total:.1f}%' for word, count in counts.items()}
+
+
+def test_drift_and_departures_stand_out(context, page, card):
+    text = ' '.join(Page(page).text.split())
+    measured = {}
+    with tf.io.gfile.GFile(os.path.join(context.inputs['anomalies'].uri, 'Split-test', 'SchemaDiff.pb'), 'rb') as file:
+        for far in statistics.drift(anomalies_pb2.Anomalies.FromString(file.read())):
+            measured[far.feature] = far
+            style = 'n warn' if far.found else 'n'
+            assert f'<td class="{style}" title="{far.value}">{far.value:.3f}' in page
+            assert f'({far.threshold - statistics.DRIFT:.3f})' in page
+    assert measured['inputs'].found and not measured['inputs_length'].found
+    for shown in ('Not like the training split', 'kind: Examples contain values missing from the schema',
+                  f'test: drifted from the training split, inputs by {measured["inputs"].value:.2f} ('):
+        assert shown in text
+    assert '- test: drifted from the training split, inputs by 0.' in card
+    assert 'Some splits are not like the training split.' in text and 'href="#data"' in page and 'id="data"' in page
+
+
+def test_files_of_the_statistics_are_named(context, page):
+    for name in ('statistics/Split-train/FeatureStats.pb', 'schema/schema.pbtxt', 'anomalies/Split-test/SchemaDiff.pb'):
+        assert os.path.exists(os.path.join(context.pipeline.root, name))
+    for shown in ('<code>statistics</code>', '<code>schema/schema.pbtxt</code>', '<code>anomalies</code>'):
+        assert shown in page
+    assert 'of a sample' not in page
+
+
+def test_a_sample_is_called_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(statistics, 'SAMPLE', 50)
+    monkeypatch.setattr(statistics, '_RUN', 10)
+    context = make_context(str(tmp_path), predictions())
+    text = read(report.write(context.outputs['report'], context))
+    assert 'of a sample of the records (test: 50 of 60)' in ' '.join(text.split())
+
+
+@pytest.mark.parametrize('counts, words', [
+    ({'read': 9}, []),
+    ({'in_test': 0, 'in_validation': 0}, ['No training record is also in validation or test.']),
+    ({'in_test': 1, 'in_validation': 1200, 'filtered_duplicate': 0},
+     ['Of the training records, 1,200 are also in validation and 1 is also in test; they were left in.']),
+    ({'in_test': 1, 'in_validation': 1200, 'filtered_duplicate': 1201},
+     ['Of the training records, 1,200 are also in validation and 1 is also in test; 1,201 were left out.'])])
+def test_duplicates_in_words(counts, words):
+    assert data_section.duplicates('train', counts, ['train', 'validation', 'test']) == words
+
+
+def test_duplicates_are_told_and_no_column(page, card):
+    sentence = 'Of the training records, 2 are also in test; they were left in.'
+    assert sentence in page and sentence in card and 'in test</th>' not in page
+
+
 def test_model_card(card):
     for text in ('NOT_BLESSED', 'Vaswani et al. 2017', '| bleu | 87.65 |', '| exact_match | 0.7333 |',
                  metrics.signature().replace('|', r'\|'), '| date | 20 | 91.25 | 0.625 |',
                  '| number | 20 | — | 0.875 |', '| \\<b onclick=\'x()\'\\>\\|a\\* | 20 | 55.5 | 1 |',
                  'Unicode licence', '| train | 54 | 50 | 1 | 3 |', 'at most 64 subwords', 'en to de',
-                 'weakest slice is date, exact match 0.625', 'No training record had targets longer than 10',
+                 'weakest slice is date, exact match 0.625', 'No training record had targets longer than 15',
                  'd_k 32', 'Apache-2.0'):
         assert text in card, text
 
@@ -183,6 +265,9 @@ def test_sections_without_data_are_left_out(tmp_path):
     records.write_manifest(examples, [writer.close()], (), {'train': {'read': 1, 'written': 1}}, {})
     context.properties.update(metrics={'overall': {'top_1': 0.5}}, blessed=True, reasons=['all'], baseline=None)
     context.inputs['model_run'] = dataclasses.replace(context.inputs['model_run'], properties={})
+    for key in ('statistics', 'schema', 'anomalies'):
+        del context.inputs[key]
     parsed = Page(read(report.write(context.outputs['report'], context)))
     assert 'No curves' in parsed.text and 'names no lengths' in parsed.text and 'top 1' in parsed.text
+    assert 'TensorFlow Data Validation' not in parsed.text
     assert 'Answers' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
