@@ -1,6 +1,7 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
-The core requirement is what Beam workers need; training, the gate and serving are the extra `train`.
+The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, and
+`ctranslate2` what `export --to ctranslate2` needs besides.
 """
 import sys
 
@@ -16,8 +17,10 @@ CORE = [
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
     'sentencepiece>=0.2,<0.3',
+    'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorflow>=2.15.1,<2.16',
     'tensorflow-data-validation>=1.15.1,<1.16',
+    'tensorflow-text>=2.15,<2.16',  # word pieces
 ]
 TRAIN = [
     'jinja2>=3.1',
@@ -28,15 +31,14 @@ TRAIN = [
     'rich>=13',
     'sacrebleu>=2.4,<3',
     'sacremoses>=0.1,<1',
-    'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorboard>=2.15,<2.16',
     'tensorflow-addons>=0.23,<0.24',
     'tensorflow-model-analysis>=0.46,<0.47',
     'tensorflow-serving-api>=2.15,<2.16',
-    'tensorflow-text>=2.15,<2.16',
     'tf-models-official>=2.15,<2.16',
     'typeguard>=2.7,<3',
 ]
+CTRANSLATE2 = ['ctranslate2>=4.8,<5']
 TEST = ['mypy>=1.11', 'pytest>=8', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
@@ -49,5 +51,5 @@ setuptools.setup(
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
     package_data={'configs': ['*.yaml'], 'pipelines': ['templates/*', 'serving_kit/*']},
     install_requires=CORE,
-    extras_require={'train': TRAIN, 'test': TRAIN + TEST},
+    extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'test': TRAIN + CTRANSLATE2 + TEST},
 )

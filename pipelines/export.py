@@ -1,6 +1,9 @@
 """Exports the trained weights as a SavedModel: raw text or image bytes in, text, labels or PNG out.
 
     python -m pipelines.export
+    python -m pipelines.export --to ctranslate2
+
+With `--to ctranslate2` the same weights in the format of that engine, for CPUs: see `export_ctranslate2.py`.
 """
 import json
 import os
@@ -27,8 +30,12 @@ def execute(context: stage.Context) -> None:
     folder = os.path.join(fresh(context.outputs['model']), FORMAT)
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
+    vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
+    if vocabulary:  # for fine-tuning: other data must be cut by the same subwords
+        name = config.data_module.SUBWORDS
+        tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
-                   'data_module': config.values['data']['module'], 'config': config.values}
+                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'config': config.values}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')
     rows = split.read(range(min(config.export.warmup_requests, len(split))))
@@ -62,7 +69,23 @@ STAGE = stage.Stage('export', execute, needs=('prepare', 'train'), outputs={'mod
 
 
 def main(argv=None) -> None:
-    stage.main(STAGE, argv=argv)
+    flags = stage.parser('export', __doc__)
+    flags.add_argument('--to', choices=['saved_model', 'ctranslate2'], default='saved_model',
+                       help='what to write (default: saved_model)')
+    args, rest = flags.parse_known_args(argv)
+    if args.to == 'saved_model':
+        stage.main(STAGE, flags, argv)
+        return
+    if rest:
+        flags.error(f'unknown argument {rest[0]}')
+
+    def work():
+        pipeline = stage.open_pipeline(args)
+        if not args.explain:
+            # By its name: an import here would make this stage's source that one's too.
+            folder = pipeline.run(stage.get('export_ctranslate2'))['ctranslate2'].uri
+            print(f'export: translate with `python {os.path.join(folder, "translate.py")} < lines.txt`.', flush=True)
+    stage.run_command(work)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,235 @@
+"""The hand-over to CTranslate2: its translations are ours, with its own engine reading its own files."""
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from conftest import ROOT, WORDS, command
+from data_prep import UserError, subwords, wmt
+from keras_models import transformer, translator
+from keras_models import transformer_ctranslate2 as engine
+from keras_models.transformer import EOS, PAD, Config
+from pipelines import checkpoints, config, export_ctranslate2, stage
+from pipelines.pipeline import Pipeline
+from pipelines.serving_kit import translate
+
+PIECES = ['<pad>', '<s>', '</s>', '<unk>', *(f'▁{i}' for i in range(4, 30))]
+BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2, 'extra_length': 8}
+VARIANTS = {
+    'post, sinusoids': {'N': 2},
+    'pre, sinusoids, d_k > d_v': {'norm': 'pre', 'd_k': 11, 'd_v': 7},
+    'pre, learned positions that end, d_k < d_v, names to spare': {
+        'norm': 'pre', 'positions': 'learned', 'max_positions': 6, 'd_k': 5, 'd_v': 9, 'vocab_size': len(PIECES) + 3},
+}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def one_thread():
+    """The engine's threads wait for each other by spinning, which on a machine that is busy takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('OMP_NUM_THREADS', '1')
+        yield
+
+
+def sentences(n, seed):
+    """Ids of `n` sentences of 1 to 9 words, each ending in EOS."""
+    draw = np.random.default_rng(seed)
+    return [[*draw.integers(4, len(PIECES), draw.integers(1, 10)).tolist(), EOS] for _ in range(n)]
+
+
+def batch(rows, length):
+    return tf.constant([row + [PAD] * (length - len(row)) for row in rows])
+
+
+def train(nets, c, steps=120):
+    """A word is translated by itself or, less often, by the next one, sometimes twice: a beam has much to choose."""
+    net, optimizer, draw = nets['transformer'], tf.keras.optimizers.Adam(5e-3), np.random.default_rng(1)
+
+    @tf.function
+    def step(inputs, targets):
+        with tf.GradientTape() as tape:
+            found, _ = transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, tf.zeros([2], tf.int32),
+                                           False, c)
+            loss = tf.divide(*found['transformer'])
+        weights = net.trainable_weights
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    for number in range(steps):
+        source = sentences(48, 100 + number)
+        target = [[min(i + int(draw.random() < 0.3), len(PIECES) - 1) for i in row[:-1]
+                   for _ in range(1 + int(draw.random() < 0.2))] + [EOS] for row in source]
+        step(batch(source, 10), batch(target, 19))
+
+
+@pytest.fixture(scope='module', params=VARIANTS.values(), ids=VARIANTS)
+def model(request, tmp_path_factory):
+    """Trained nets, their configuration, and the folder the engine loads."""
+    c = Config(**{**BASE, **request.param})
+    tf.keras.utils.set_random_seed(1)
+    nets = transformer.build(c)
+    train(nets, c)
+    folder = str(tmp_path_factory.mktemp('model'))
+    engine.save(engine.specification(nets, c, PIECES, subwords.UNK, 64), folder)
+    return nets, c, folder
+
+
+def describe(folder, c, max_input_length=32):
+    """What `translate.py` reads beside the engine's own files."""
+    learned = subwords.learn([' '.join(WORDS), ' '.join(WORDS.values())], subwords.Config(vocab_size=40))
+    for name, content in {'landmark.json': json.dumps({'config': {
+            'model': dataclasses.asdict(c), 'export': {'max_input_length': max_input_length}}}).encode(),
+                          'subwords.model': learned}.items():
+        with open(os.path.join(folder, name), 'wb') as file:
+            file.write(content)
+
+
+@pytest.mark.parametrize('beam_size, alpha, extra_length', [(1, 0.0, 8), (4, 0.0, 8), (4, 0.6, 8), (4, 0.6, 0)])
+def test_translations_are_ours_token_for_token(model, beam_size, alpha, extra_length):
+    nets, c, folder = model
+    c = dataclasses.replace(c, beam_size=beam_size, alpha=alpha, extra_length=extra_length)
+    describe(folder, c)
+    theirs = translate.Translator(folder)
+    source = sorted(sentences(80, 7), key=len)  # how long an answer may be depends on the source
+    found = [answer for _, rows in itertools.groupby(source, len)
+             for answer in theirs.translate([[PIECES[i] for i in row[:-1]] for row in rows])]
+    ids, scores = translator.Translator(nets, c)(batch(source, 10))
+    for ours, score, (tokens, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
+        assert [PIECES.index(token) for token in tokens] == [i for i in ours if i != PAD]
+        assert their_score == pytest.approx(score, abs=1e-3)
+    ended = sum(tokens[-1] == PIECES[EOS] for tokens, _ in found)
+    assert ended > 60 if extra_length else 0 < ended < 80  # both the search and its end are compared
+
+
+def test_log_probabilities_are_ours_and_a_weight_that_is_not_shows(model):
+    nets, _, folder = model
+    pairs = sentences(50, 3), sentences(50, 4)
+    assert engine.difference(folder, nets, *pairs) < 1e-4
+    for weight in nets['transformer'].weights:
+        value = weight.numpy()
+        weight.assign(value * 1.5 + 0.1)
+        assert engine.difference(folder, nets, *pairs) > export_ctranslate2.TOLERANCE, weight.name
+        weight.assign(value)
+
+
+def test_normalisation_is_ours_where_its_epsilon_counts(tmp_path):
+    """Embeddings so small that their variance is about epsilon."""
+    c = Config(**{**BASE, 'norm': 'pre', 'positions': 'learned'})
+    nets = transformer.build(c)
+    for weight in nets['transformer'].weights:
+        weight.assign(weight * (0.004 if 'embeddings' in weight.name else 1))
+    engine.save(engine.specification(nets, c, PIECES, subwords.UNK, 64), str(tmp_path))
+    pairs = sentences(20, 3), sentences(20, 4)
+    assert engine.difference(str(tmp_path), nets, *pairs) < 1e-6
+    (tmp_path / 'config.json').write_text((tmp_path / 'config.json').read_text().replace('1e-06', '1e-05'))
+    assert engine.difference(str(tmp_path), nets, *pairs) > 1e-4
+
+
+@pytest.mark.parametrize('byte_fallback', [False, True])
+def test_word_pieces_without_tensorflow_are_those_with_it(byte_fallback):
+    text = [*(ROOT / 'README.md').read_text('utf-8').splitlines(), *WORDS.values(), 'Größe é e\u0301 ﬁn 12 ½']
+    learned = subwords.learn(text, subwords.Config(500, 'wordpiece', normalization='nfkc', byte_fallback=byte_fallback))
+    ours, theirs = subwords.Tokenizer(learned), translate.load_subwords(learned)
+    odd = ['', '  ', 'onetwo  three\tfour\u00a0five', '日本語 ⁇ x', 'a▁b ▁ one', 'Ünïcode\u2028é\x00', '🙂fünf',
+           'ﬁve Ⅳ', '<s> </s>']
+    for line in text + odd:
+        [ids] = ours.tokenize([line]).to_list()
+        assert [*theirs.encode(line), EOS] == ids
+        assert theirs.decode(ids[:-1]) == ours.detokenize(tf.constant([ids])).numpy()[0].decode()
+
+
+STEPS = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100', 'train.validate_every=300',
+         'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024']
+
+
+@pytest.fixture(scope='module')
+def finished(config_file, tmp_path_factory):
+    """A trained pipeline after the command a user types, and what that printed."""
+    root = str(tmp_path_factory.mktemp('root'))
+    pipeline = Pipeline(config.load(config_file, STEPS), root, [])
+    for name in ('prepare', 'train'):
+        pipeline.run(stage.get(name))
+    done = command('pipelines.export', '--to', 'ctranslate2', '--config', config_file, '--pipeline_root', root,
+                   *(part for step in STEPS for part in ('--set', step)))
+    assert done.returncode == 0, done.stderr
+    return pipeline, done.stdout
+
+
+def test_lines_in_lines_out_without_tensorflow(finished):
+    """`translate.py` as the command tells, in a process of its own, against our model in this one."""
+    pipeline, printed = finished
+    c, examples = pipeline.config, pipeline.outputs('prepare')['examples'].uri
+    nets = transformer.build(c.model)
+    checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
+    ours = translator.Translation(nets, c.model, wmt.tokenizer(examples), c.export.max_input_length)
+    lines = [' '.join(np.random.default_rng(i).choice(list(WORDS), 1 + i % 9)) for i in range(60)]
+    lines += ['', '   ', 'one  TWO', '日本語 three', ' '.join(['four'] * 40)]
+    expected = {key: value.numpy().tolist() for key, value in ours.serve(tf.constant(lines)).items()}
+    texts = [text.decode() for text in expected['text']]
+    assert texts[0] == WORDS[lines[0]]  # it learned
+
+    path = printed.split('translate with `python ')[1].split(' <')[0]
+    script = ('import runpy, sys\nsys.modules.update(tensorflow=None, tensorflow_text=None)\n'
+              'sys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name="__main__")\n')
+    done = subprocess.run([sys.executable, '-c', script, path], input='\n'.join(lines) + '\n', capture_output=True,
+                          text=True, timeout=120)
+    assert done.stdout.split('\n')[:-1] == texts, done.stderr
+    assert done.stderr == f'line {len(lines)} is too long; only its beginning was read\n'
+
+    answers = translate.Translator(os.path.dirname(path))(lines)
+    assert [answer['truncated'] for answer in answers] == expected['truncated']
+    for line, answer, score in zip(lines, answers, expected['score']):
+        assert not line.strip() or answer['score'] == pytest.approx(score, abs=1e-3)
+    bits = translate.Translator(os.path.dirname(path), 'int8')(lines)
+    assert [answer['text'] for answer in bits[:60:9]] == [WORDS[line] for line in lines[:60:9]]  # lines of one word
+    assert max(abs(a['score'] - b['score']) for a, b in zip(bits, answers)) > 1e-4  # it did round
+
+
+def test_it_is_skipped_where_nothing_changed_and_lineage_leads_to_the_weights(finished):
+    pipeline, _ = finished
+    pipeline.run(export_ctranslate2.STAGE)
+    assert pipeline.skipped == ['export_ctranslate2']
+    [(execution, _, outputs)] = pipeline.metadata.completed('export_ctranslate2')
+    inputs = pipeline.metadata.inputs_of(execution)
+    assert {pipeline.outputs('train')['model_run'].id, pipeline.outputs('prepare')['examples'].id} <= set(inputs)
+    with open(os.path.join(outputs['ctranslate2'].uri, 'landmark.json'), encoding='utf-8') as file:
+        assert json.load(file)['model_run'] == pipeline.outputs('train')['model_run'].digest
+    assert pipeline.metadata.completed('export') == []  # the gate's models, of which this is none
+
+
+def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, monkeypatch, tmp_path):
+    """Sinusoids as the engine would make them, from position 1 on."""
+    pipeline, _ = finished
+    monkeypatch.setattr(engine, 'sinusoids', lambda pos, d_model: transformer.sinusoids(pos + 1, d_model))
+    context = stage.Context(pipeline.config, {**pipeline.outputs('prepare'), **pipeline.outputs('train')},
+                            {'ctranslate2': str(tmp_path)}, [], {}, pipeline)
+    with pytest.raises(UserError, match=r'differs by .* from ours; install the version in requirements\.lock'):
+        export_ctranslate2.execute(context)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
+    loaded = config.load(config_file)
+    with pytest.raises(UserError, match=r'run `python -m pipelines\.prepare` first'):
+        Pipeline(loaded, str(tmp_path), []).run(export_ctranslate2.STAGE)
+    other = types.SimpleNamespace(model=object(), values={'model': {'module': 'keras_models.vgg'}})
+    with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is keras_models\.vgg'):
+        export_ctranslate2.check(other)
+    with pytest.raises(UserError, match='subwords.model is missing'):
+        export_ctranslate2.read_subwords(loaded, str(tmp_path))
+    monkeypatch.setitem(sys.modules, 'ctranslate2', None)  # as if it were not installed
+    with pytest.raises(UserError, match='python -m pip install "ctranslate2>=4.8,<5"'):
+        export_ctranslate2.check(loaded)
+
+
+def test_help_and_a_misspelt_engine_need_no_engine():
+    script = ('import sys\nfrom pipelines import export, export_ctranslate2\n'
+              'assert not {"tensorflow", "ctranslate2"} & set(sys.modules)')
+    subprocess.run([sys.executable, '-c', script], check=True)
+    done = command('pipelines.export', '--to', 'onnx')
+    assert done.returncode == 2 and "invalid choice: 'onnx'" in done.stderr
