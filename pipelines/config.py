@@ -3,6 +3,7 @@
 The sections `data` and `model` belong to the modules they name (`data.module: data_prep.wmt`), whose dataclass
 `Config` gives their keys; all others are below. Loading, overriding and locking are
 `official.modeling.hyperparams`; that library checks no types, so every value is checked here against its annotation.
+A file with `extends: NAME` holds only what differs from that one.
 """
 import dataclasses
 import difflib
@@ -39,11 +40,18 @@ class InputConfig:
 @dataclasses.dataclass
 class TrainConfig:
     """`jit: auto` compiles with XLA on GPU and TPU and leaves CPUs to the oneDNN graph, which was faster
-    there: 0.87 of its rate under XLA for the base model's step on two cores."""
+    there: 0.87 of its rate under XLA for the base model's step on two cores. `precision: bfloat16` computes layers in
+    bfloat16 and keeps weights, losses and updates in float32. With `gradient_accumulation_steps` a batch is taken in so
+    many parts and its summed gradients applied once: the same update in less memory. `init_from` names weights to start
+    from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions.
+    """
     steps: int = 100000
+    init_from: str = ''
     strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
     tpu: str = ''
     jit: bool | Literal['auto'] = 'auto'
+    precision: Literal['float32', 'bfloat16'] = 'float32'
+    gradient_accumulation_steps: int = 1
     log_every: int = 50
     checkpoint_every: int = 1000
     validate_every: int = 1000
@@ -165,7 +173,8 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
                   data_module=modules['data'], model_module=modules['model'], **sections)
 
 
-def _read(path: str) -> tuple[str, dict]:
+def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
+    """The file a name stands for, and its values over those of the one it extends."""
     shipped = importlib.resources.files('configs')
     source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
     if os.path.exists(source):
@@ -183,7 +192,20 @@ def _read(path: str) -> tuple[str, dict]:
     if not isinstance(raw, dict):
         raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
     raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
-    return source, raw
+    parent = raw.pop('extends', None)
+    if parent is None:
+        return source, raw
+    if not isinstance(parent, str) or len(children) > 9:
+        raise UserError(f'{source}: extends must name another configuration, and not itself; it is {parent!r}.')
+    beside = os.path.join(os.path.dirname(source), parent)
+    return source, _merge(_read(beside if os.path.exists(beside) else parent, (*children, source))[1], raw)
+
+
+def _merge(parent: dict, child: dict) -> dict:
+    """The child's values over the parent's, section by section."""
+    both = {key: _merge(parent[key], value) if isinstance(value, dict) and isinstance(parent.get(key), dict) else value
+            for key, value in child.items()}
+    return {**parent, **both}
 
 
 def _text(path: str) -> str:

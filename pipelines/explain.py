@@ -16,7 +16,10 @@ def show(config: Config) -> None:
     """
     print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 110)
-    for title, header, rows in (('Model', ('', ''), costs(config)), ('Presets', *presets(config))):
+    tables = [('Model', ('', ''), costs(config)), ('Presets', *presets(config))]
+    if found := getattr(config.model_module, 'table', lambda model: None)(config.model):
+        tables.append(('The paper\'s variations', *found))
+    for title, header, rows in tables:
         if rows:
             console.print(_table(console, title, header, rows))
 

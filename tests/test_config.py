@@ -72,3 +72,35 @@ def test_without_a_file_it_is_the_demo():
     demo = config.load()
     assert demo.name == 'demo_translation' and demo.is_demo and demo.data.samples == 'cldr'
     assert transformer.parameters(demo.model) > 0
+
+
+def test_a_file_may_extend_another(tmp_path, config_file):
+    child = tmp_path / 'child.yaml'
+    child.write_text(f'extends: {config_file}\nmodel: {{N: 2}}\ninput: {{buckets: [16]}}\n')
+    loaded, parent = config.load(str(child)), config.load(config_file)
+    assert loaded.name == 'child' and loaded.model.N == 2 and loaded.input.buckets == [16]
+    assert loaded.model.d_model == parent.model.d_model and loaded.data == parent.data
+    big = config.load('wmt14_en_fr_big')  # by way of two others, by name, from any folder
+    assert (big.data.target, big.model.d_model, big.model.P_drop, big.model.N) == ('fr', 1024, 0.1, 6)
+    for text, message in (('extends: child.yaml', 'not itself'), ('extends: 5', 'must name another configuration'),
+                          ('extends: nowhere', 'There is no configuration')):
+        child.write_text(text)
+        with pytest.raises(UserError, match=message):
+            config.load(str(child))
+
+
+@pytest.mark.parametrize('name, d_model, P_drop, steps, averaged, bleu', [
+    ('wmt14_en_de_base', 512, 0.1, 100000, 5, 27.3), ('wmt14_en_de_big', 1024, 0.3, 300000, 20, 28.4),
+    ('wmt14_en_fr_base', 512, 0.1, 100000, 5, 38.1), ('wmt14_en_fr_big', 1024, 0.1, 300000, 20, 41.8)])
+def test_the_papers_settings(name, d_model, P_drop, steps, averaged, bleu):
+    """Sections 5 and 6.1."""
+    c = config.load(name)
+    m = c.model
+    assert (m.N, m.d_model, m.d_ff, m.h, m.d_k) == (6, d_model, 4 * d_model, d_model // 64, 64)
+    assert (m.P_drop, m.epsilon_ls, m.norm, m.positions) == (P_drop, 0.1, 'post', 'sinusoidal')
+    assert (m.beta_1, m.beta_2, m.epsilon, m.warmup_steps, m.learning_rate_factor) == (0.9, 0.98, 1e-9, 4000, 1)
+    assert (m.beam_size, m.alpha, m.extra_length) == (4, 0.6, 50)
+    assert (c.train.steps, c.train.average_checkpoints, c.model.vocab_size) == (
+        steps, averaged, 37000 if 'de' in name else 32000)
+    assert c.data.subword_kind == ('bpe' if c.data.target == 'de' else 'wordpiece')
+    assert bleu - 1.5 < c.evaluate.thresholds['bleu_split']['min'] <= bleu

@@ -13,6 +13,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
     'python -m pipelines.prepare': 'test_readme.py: test_your_own_pairs',
     'python -m pipelines.export': 'test_pipeline.py: test_every_stage_is_a_command',
+    'python -m pipelines.export --to ctranslate2': 'test_ctranslate2.py: the `finished` fixture',
     'python -m pipelines.evaluate': 'test_pipeline.py: test_every_stage_is_a_command',
     'python -m pipelines.infra_validate': 'test_pipeline.py: test_every_stage_is_a_command',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
@@ -22,9 +23,14 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.predict < lines.txt': 'test_pipeline.py: test_predict_answers_every_line_in_order',
     'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.train --explain': 'test_explain.py',
+    'python -m pipelines.train --config wmt14_en_de_base --explain': 'test_explain.py, test_transformer.py',
+    'python -m pipelines.run --config wmt14_en_de_base --set data.folder=DIR --set train.strategy=mirrored':
+        'nowhere whole: days on 8 GPUs; test_config.py, test_text_files.py and test_trainer.py hold its parts',
+    'python -m pipelines.train --config my.yaml --strategy multi_worker_mirrored --pipeline_root /shared/runs/my':
+        'test_multi_worker.py',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
 }
-CLOUD = ('--runner DataflowRunner', 'multi_worker_mirrored', '--strategy tpu')
+CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 
 
 def commands():
