@@ -87,11 +87,20 @@ def decode(serialized: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
 
 def tokenizer(folder: str) -> subwords.Tokenizer:
     """The tokenizer a data set was made with."""
+    return subwords.Tokenizer(subword_model(folder))
+
+
+def subword_model(folder: str) -> bytes:
+    """The subwords a data set was made with, serialized.
+
+    Raises:
+      UserError: they are gone.
+    """
     path = os.path.join(folder, SUBWORDS)
     if not tf.io.gfile.exists(path):
         raise UserError(f'{path} is missing; run `python -m pipelines.prepare` again.')
     with tf.io.gfile.GFile(path, 'rb') as file:
-        return subwords.Tokenizer(file.read())
+        return file.read()
 
 
 def texts(serialized: list[bytes]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -57,6 +58,14 @@ def file_hashes(folder: str) -> dict[str, str]:
                     digest.update(chunk)
             hashes[os.path.relpath(path, folder)] = digest.hexdigest()
     return hashes
+
+
+def version_folders(folder: str) -> list[str]:
+    """The integer folders of a place serving watches, lowest first; none where there is no such place."""
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    numbers = [name.rstrip('/') for name in names if re.fullmatch('[0-9]+/?', name)]
+    paths = [os.path.join(folder, number) for number in sorted(numbers, key=int)]
+    return [path for path in paths if tf.io.gfile.isdir(path)]
 
 
 def digest(folder: str) -> str:

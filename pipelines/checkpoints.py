@@ -8,6 +8,7 @@ from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from data_prep import UserError
+from pipelines import artifacts
 
 
 def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
@@ -79,9 +80,7 @@ def find(path: str) -> str:
     saved = os.path.join('variables', 'variables')
     places = [path, os.path.join(path, 'weights'), os.path.join(path, saved),
               os.path.join(path, 'Format-Serving', saved)]
-    if tf.io.gfile.isdir(path):
-        versions = [int(name.strip('/')) for name in tf.io.gfile.listdir(path) if name.strip('/').isdigit()]
-        places += [os.path.join(path, str(version), saved) for version in sorted(versions)[-1:]]
+    places += [os.path.join(version, saved) for version in artifacts.version_folders(path)[-1:]]
     for place in places:
         if tf.io.gfile.exists(f'{place}.index'):
             return place

@@ -72,20 +72,12 @@ def main(argv=None) -> None:
     flags = stage.parser('export', __doc__)
     flags.add_argument('--to', choices=['saved_model', 'ctranslate2'], default='saved_model',
                        help='what to write (default: saved_model)')
-    args, rest = flags.parse_known_args(argv)
-    if args.to == 'saved_model':
-        stage.main(STAGE, flags, argv)
-        return
-    if rest:
-        flags.error(f'unknown argument {rest[0]}')
-
-    def work():
-        pipeline = stage.open_pipeline(args)
-        if not args.explain:
-            # By its name: an import here would make this stage's source that one's too.
-            folder = pipeline.run(stage.get('export_ctranslate2'))['ctranslate2'].uri
-            print(f'export: translate with `python {os.path.join(folder, "translate.py")} < lines.txt`.', flush=True)
-    stage.run_command(work)
+    args, _ = flags.parse_known_args(argv)
+    # By its name: an import here would make this stage's source that one's too.
+    outputs = stage.main(STAGE if args.to == 'saved_model' else stage.get('export_ctranslate2'), flags, argv)
+    if 'ctranslate2' in outputs:
+        client = os.path.join(outputs['ctranslate2'].uri, 'translate.py')
+        print(f'export: translate with `python {client} < lines.txt`.', flush=True)
 
 
 if __name__ == '__main__':

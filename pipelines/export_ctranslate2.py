@@ -31,7 +31,7 @@ def execute(context: stage.Context) -> None:
     config, examples, model_run = context.config, context.inputs['examples'].uri, context.inputs['model_run']
     nets = config.model_module.build(config.model)
     checkpoints.restore(nets, os.path.join(model_run.uri, 'weights'))
-    subword_model = read_subwords(config, examples)
+    subword_model = config.data_module.subword_model(examples)
     longest = config.export.max_input_length + config.model.extra_length
     specification = engine.specification(nets, config.model, subwords.pieces(subword_model), subwords.UNK,
                                          max(longest, POSITIONS))
@@ -52,20 +52,6 @@ def execute(context: stage.Context) -> None:
         records.write_atomically(os.path.join(folder, name), content)
     context.properties.update(ctranslate2=ctranslate2.__version__, difference=difference)
     print(f'export_ctranslate2: log probabilities of validation text are ours to {difference:.0e}.', flush=True)
-
-
-def read_subwords(config, examples: str) -> bytes:
-    """The subword model a data set was made with.
-
-    Raises:
-      UserError: it is gone.
-    """
-    import tensorflow as tf
-    path = os.path.join(examples, config.data_module.SUBWORDS)
-    if not tf.io.gfile.exists(path):
-        raise UserError(f'{path} is missing, and --to ctranslate2 needs it; run `python -m pipelines.prepare` again.')
-    with tf.io.gfile.GFile(path, 'rb') as file:
-        return file.read()
 
 
 def validation_pairs(config, examples: str, longest: int) -> tuple[list, list]:

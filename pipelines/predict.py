@@ -25,14 +25,16 @@ def load(path: str):
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
+
+    from pipelines import artifacts
     if not tf.io.gfile.exists(path):
         raise UserError(f'--model {path}: there is no such folder.')
     if not tf.io.gfile.exists(os.path.join(path, 'saved_model.pb')):
-        versions = [int(name.strip('/')) for name in tf.io.gfile.listdir(path) if name.strip('/').isdigit()]
+        versions = artifacts.version_folders(path)
         if not versions:
             raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions; '
                             'run `python -m pipelines.push` to make one.')
-        path = os.path.join(path, str(max(versions)))
+        path = versions[-1]
     try:
         model = tf.saved_model.load(path)
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:

@@ -91,9 +91,7 @@ def publish(saved_model_dir: str, destination: str, lineage: dict) -> str:
 
 def versions(destination: str) -> list[Version]:
     """All versions in a destination, oldest first; none where there is no such folder."""
-    names = tf.io.gfile.listdir(destination) if tf.io.gfile.isdir(destination) else []
-    paths = [os.path.join(destination, name.rstrip('/')) for name in names if re.fullmatch('[0-9]+/?', name)]
-    return sorted(map(Version, filter(tf.io.gfile.isdir, paths)), key=lambda version: version.number)
+    return list(map(Version, artifacts.version_folders(destination)))
 
 
 def verify(version_path: str) -> dict:

@@ -86,18 +86,21 @@ def parser(command: str, description: str) -> argparse.ArgumentParser:
     return result
 
 
-def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> None:
-    """Runs one stage as a command."""
+def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> dict:
+    """Runs one stage as a command. Returns its outputs by key; none with `--explain`."""
     flags = flags or parser(stage.name, sys.modules[stage.execute.__module__].__doc__ or '')
     args, rest = flags.parse_known_args(argv)
     if rest and stage.name != 'prepare':  # only a Beam job passes flags on
         flags.error(f'unknown argument {rest[0]}')
 
+    outputs = {}
+
     def run():
         pipeline = open_pipeline(args, rest)
         if not args.explain:
-            pipeline.run(stage)
+            outputs.update(pipeline.run(stage))
     run_command(run)
+    return outputs
 
 
 def open_pipeline(args: argparse.Namespace, rest=()):

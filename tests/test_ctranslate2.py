@@ -221,7 +221,7 @@ def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is keras_models\.vgg'):
         export_ctranslate2.check(other)
     with pytest.raises(UserError, match='subwords.model is missing'):
-        export_ctranslate2.read_subwords(loaded, str(tmp_path))
+        wmt.subword_model(str(tmp_path))
     monkeypatch.setitem(sys.modules, 'ctranslate2', None)  # as if it were not installed
     with pytest.raises(UserError, match='python -m pip install "ctranslate2>=4.8,<5"'):
         export_ctranslate2.check(loaded)
