@@ -221,12 +221,15 @@ class Stacks:
         heads = attention(q, k, v, mask, lambda weights: self._dropout(f'{name}/attention_dropout', weights))
         return self.layers[f'{name}/W_O'](heads)
 
+    def positions(self, pos):
+        """[L] positions -> [L, d_model] (section 3.5)."""
+        c = self.config
+        return self.layers['positions'](pos) if c.positions == 'learned' else sinusoids(pos, c.d_model)
+
     def embed(self, stack: str, ids, pos):
         """[B, L] ids at positions `pos` [L] (or [1]) -> [B, L, d_model]."""
-        c = self.config
         x = self.layers['embedding'](ids)
-        positions = self.layers['positions'](pos) if c.positions == 'learned' else sinusoids(pos, c.d_model)
-        x += tf.cast(positions, x.dtype)
+        x += tf.cast(self.positions(pos), x.dtype)
         return self._dropout(f'{stack}/embedding_dropout', x)
 
     def _end(self, stack: str, x):

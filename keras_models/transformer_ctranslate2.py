@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.transformer import BOS, EOS, PAD, Config, sinusoids
+from keras_models.transformer import BOS, EOS, PAD, Config, Stacks
 
 
 def specification(nets: dict[str, keras.Model], config: Config, pieces: Sequence[str], unknown: int, length: int):
@@ -32,7 +32,7 @@ def specification(nets: dict[str, keras.Model], config: Config, pieces: Sequence
     parts = {'pre_norm': c.norm == 'pre', 'head_dim': weights.head_dim}
     encoder = specs.TransformerEncoderSpec(c.N, c.h, **parts)
     decoder = specs.TransformerDecoderSpec(c.N, c.h, **parts)
-    positions = _positions(weights.layers, c, length)
+    positions = _array(Stacks(weights.layers, c).positions(tf.range(length)))
     for name, stack in (('encoder', encoder), ('decoder', decoder)):
         stack.position_encodings.encodings = positions
         for n, layer in enumerate(stack.layer):
@@ -87,12 +87,6 @@ class _Weights:
         kernel = _array(self.layers[name].kernel)
         more = self.head_dim - kernel.shape[axis]
         return np.pad(kernel, [(0, more if i == axis else 0) for i in range(kernel.ndim)])
-
-
-def _positions(layers: dict, config: Config, length: int) -> np.ndarray:
-    """[length, d_model]: what `Stacks.embed` adds at each position."""
-    pos = tf.range(length)
-    return _array(layers['positions'](pos) if config.positions == 'learned' else sinusoids(pos, config.d_model))
 
 
 def _array(tensor) -> np.ndarray:

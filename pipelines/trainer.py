@@ -40,12 +40,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, jit: bool):
         self.config, self.strategy = config, strategy
         self.model, self.data = config.model_module, config.data_module
+        self.whole = jit or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
-            with precision.policy(config.train.precision, jit or strategies.accelerated(strategy)):
+            with precision.policy(config.train.precision, self.whole):
                 self.nets = self.model.build(config.model)
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
@@ -208,7 +209,7 @@ def train(config: Config, examples: str, run: str) -> dict:
     seconds = time.monotonic()
     with (Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress,
           _errors_in_words(strategy),
-          precision.rewriting(config.train.precision, jit or strategies.accelerated(strategy))):
+          precision.rewriting(config.train.precision, trainer.whole)):
         _run(trainer, progress, run)
         last = checkpoints.present(os.path.join(run, SCHEDULED))[-config.train.average_checkpoints:]
         checkpoints.assign_mean(trainer.nets, last)
