@@ -205,7 +205,12 @@ def test_it_is_skipped_where_nothing_changed_and_lineage_leads_to_the_weights(fi
 def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, monkeypatch, tmp_path):
     """Sinusoids as the engine would make them, from position 1 on."""
     pipeline, _ = finished
-    monkeypatch.setattr(engine, 'sinusoids', lambda pos, d_model: transformer.sinusoids(pos + 1, d_model))
+
+    class Shifted(transformer.Stacks):
+        def positions(self, pos):
+            return super().positions(pos + 1)
+
+    monkeypatch.setattr(engine, 'Stacks', Shifted)
     context = stage.Context(pipeline.config, {**pipeline.outputs('prepare'), **pipeline.outputs('train')},
                             {'ctranslate2': str(tmp_path)}, [], {}, pipeline)
     with pytest.raises(UserError, match=r'differs by .* from ours; install the version in requirements\.lock'):
