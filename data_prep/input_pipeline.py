@@ -4,6 +4,7 @@ Each epoch is a seeded permutation of all records; records go to the smallest bu
 records are cut into batches in that order, and the batches are shuffled. Which records make batch `step` follows from
 (seed, step) alone, so a run resumes anywhere at no cost and the same batch is split over any number of replicas.
 """
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
@@ -12,6 +13,20 @@ import tensorflow as tf
 
 from data_prep import UserError
 from data_prep.records import Split
+
+
+@dataclasses.dataclass
+class InputConfig:
+    """How records become batches.
+
+    A batch has one bucket's shape. With `tokens` set, a bucket of length L holds `tokens / L` rows rounded down to a
+    multiple of `rows_multiple_of`, so any replica count dividing that sees the same batches. Records without length
+    need no buckets, but `rows`.
+    """
+    buckets: list[int] = dataclasses.field(default_factory=list)
+    tokens: int | None = None
+    rows: int | None = None
+    rows_multiple_of: int = 8
 
 
 class Batches:
@@ -86,7 +101,7 @@ def rows_per_bucket(buckets: Sequence[int], tokens: int | None, rows: int | None
     return result
 
 
-def dataset(split: Split, batches: Batches, decode: Callable, start: int, stop: int, replicas: int = 1,
+def dataset(split: Split, batches: Batches, decode: Callable, start: int, stop: int, seed: int = 0, replicas: int = 1,
             first_replica: int = 0, local_replicas: int | None = None) -> tf.data.Dataset:
     """The batches of steps [start, stop), one element for each step and each of this worker's replicas in turn.
 
@@ -94,7 +109,8 @@ def dataset(split: Split, batches: Batches, decode: Callable, start: int, stop: 
     to padding. Every element has one bucket's static shape.
 
     Args:
-      decode: (serialized [rows], bucket length) -> dict of tensors, as tf.data operations.
+      decode: (serialized [rows], bucket length, seeds int32 [rows, 2]) -> dict of tensors, as tf.data operations. A
+        row's seed follows from (seed, step) and its place in the whole batch, whatever the number of replicas.
       replicas: in the whole job.
       first_replica: the first of this worker's replicas.
       local_replicas: how many this worker has; None: all of them.
@@ -112,16 +128,21 @@ def dataset(split: Split, batches: Batches, decode: Callable, start: int, stop: 
         step, replica = divmod(int(number), local)
         bucket, ids = batches[step]
         share = ids[first_replica + replica::replicas]
-        empty = batches.rows[bucket] // replicas - len(share)
+        rows = batches.rows[bucket] // replicas
+        empty = rows - len(share)
         records = [*split.read(share), *[b''] * empty]
+        places = step * batches.rows[bucket] + first_replica + replica + replicas * np.arange(rows, dtype=np.int32)
         return (np.array(records, object), np.int64(batches.buckets[bucket]),
+                np.stack([np.full(rows, seed, np.int32), places.astype(np.int32)], 1),
                 np.concatenate([share.astype(np.int64), np.full(empty, -1)]))
 
-    def load(number):
-        records, length, ids = tf.numpy_function(read, [number], (tf.string, tf.int64, tf.int64))
+    def load(number):  # bytes alone: what Python does keeps its order, and decoding is spread over all cores
+        records, length, seeds, ids = tf.numpy_function(read, [number], (tf.string, tf.int64, tf.int32, tf.int64))
         records.set_shape([None])
+        seeds.set_shape([None, 2])
         ids.set_shape([None])
-        return {**decode(records, length), 'id': ids}
+        return records, length, seeds, ids
 
     numbers = tf.data.Dataset.range(start * local, stop * local)
-    return numbers.map(load).prefetch(2 * local)
+    return numbers.map(load).map(lambda records, length, seeds, ids: {**decode(records, length, seeds), 'id': ids},
+                                 tf.data.AUTOTUNE).prefetch(2 * local)

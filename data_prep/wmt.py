@@ -4,15 +4,18 @@ The Beam job is in `wmt_job.py`, which alone needs Beam.
 """
 import dataclasses
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from data_prep import UserError, archives, subwords
+from data_prep.input_pipeline import InputConfig
 
 SPLITS = ('train', 'validation', 'test')
 LENGTHS = ('inputs', 'targets')
 SUBWORDS = 'subwords.model'
 UNIT = 'pairs'
+Input = InputConfig
 
 
 @dataclasses.dataclass
@@ -74,19 +77,27 @@ def build(pipeline, config: Config, folder: str) -> None:
     wmt_job.build(pipeline, config, folder)
 
 
-def decode(serialized: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+def decoder(folder: str, config: InputConfig, training: bool) -> Callable:
+    """What makes a batch of records; the same for training and evaluation. See `decode`."""
+    del folder, config, training
+    return decode
+
+
+def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
     """Serialized tf.Examples [rows] -> `inputs` and `targets`, int32 [rows, length], 0 where there is no token.
 
-    An empty record becomes a row of padding.
+    An empty record becomes a row of padding. Nothing is drawn, so `seeds` are not looked at.
     """
+    del seeds
     features = {name: tf.io.RaggedFeature(tf.int64) for name in LENGTHS}
     parsed = tf.io.parse_example(serialized, features)
     shape = tf.stack([-1, length])
     return {name: tf.cast(parsed[name].to_tensor(subwords.PAD, shape=shape), tf.int32) for name in LENGTHS}
 
 
-def tokenizer(folder: str) -> subwords.Tokenizer:
-    """The tokenizer a data set was made with."""
+def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
+    """What a served model needs of the data set: the tokenizer it was made with."""
+    del config
     return subwords.Tokenizer(subword_model(folder))
 
 
@@ -103,8 +114,13 @@ def subword_model(folder: str) -> bytes:
         return file.read()
 
 
-def texts(serialized: list[bytes]) -> dict[str, list[str]]:
-    """The raw text of serialized tf.Examples: `source`, `target` and `kind`."""
+def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:
+    """Serialized tf.Examples as people and models see them.
+
+    Returns:
+      What a model is asked, the source lines; and all text by column: `source`, `target` and `kind`.
+    """
     parsed = tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string, '')
                                               for name in ('source', 'target', 'kind')})
-    return {name: [text.decode() for text in column.numpy()] for name, column in parsed.items()}
+    columns = {name: [text.decode() for text in column.numpy()] for name, column in parsed.items()}
+    return columns['source'], columns

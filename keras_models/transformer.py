@@ -75,9 +75,6 @@ class Config:
     epsilon: float = 1e-9
     warmup_steps: int = 4000
     learning_rate_factor: float = 1.0
-    beam_size: int = 4
-    alpha: float = 0.6
-    extra_length: int = 50
 
     def __post_init__(self):
         if self.d_model % 2:
@@ -87,6 +84,20 @@ class Config:
                              'choose another h, or give d_k and d_v')
         self.d_k = self.d_k or self.d_model // self.h
         self.d_v = self.d_v or self.d_model // self.h
+
+
+@dataclasses.dataclass
+class Inference:
+    """How a trained model is asked (section 6.1): beam search with length penalty `alpha`, answers at most
+    `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are read."""
+    beam_size: int = 4
+    alpha: float = 0.6
+    extra_length: int = 50
+    max_input_length: int = 256
+
+    def words(self) -> list[str]:
+        return [f'beam {self.beam_size}', f'length penalty alpha {self.alpha:g}',
+                f'at most {self.extra_length} tokens longer than the input']
 
 
 class SharedEmbedding(keras.layers.Layer):
@@ -353,16 +364,16 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
     return ('Table 3', '--set, on the base model', 'million parameters', 'paper', 'perplexity', 'BLEU'), rows
 
 
-def flops_per_token(config: Config) -> int:
+def flops_per_unit(config: Config) -> int:
     """Training operations a source-target token pair: 6 for every parameter, forward and backward (Kaplan et al. 2020,
     2.1). The attention products, which grow with the length, are left out: under 5% at length 64 for the base model."""
     return 6 * parameters(config)
 
 
-def serving(nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int, jit: bool) -> tf.Module:
+def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer, jit: bool) -> tf.Module:
     """What is exported: text in, text out. See `translator.Translation`."""
     from keras_models import translator
-    return translator.Translation(nets, config, tokenizer, max_input_length, jit)
+    return translator.Translation(nets, config, inference, tokenizer, jit)
 
 
 def predict(model, lines, batch_size: int, jit: bool) -> list[dict]:

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import decoding
-from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
+from keras_models.transformer import BOS, EOS, PAD, Config, Inference, Stacks, source_mask
 
 
 class Translator:
@@ -15,9 +15,9 @@ class Translator:
       nets: as `transformer.build` makes them.
     """
 
-    def __init__(self, nets: dict[str, keras.Model], config: Config):
+    def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference):
         self.stacks = Stacks({layer.name: layer for layer in nets['transformer'].layers}, config)
-        self.config = config
+        self.config, self.inference = config, inference
 
     def __call__(self, inputs):
         """Beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
@@ -28,7 +28,7 @@ class Translator:
         Returns:
           ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
         """
-        c = self.config
+        c = self.inference
         lengths = tf.reduce_sum(tf.cast(inputs != PAD, tf.int32), 1)
         S = inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]
         T = S + c.extra_length
@@ -39,8 +39,8 @@ class Translator:
             self._empty_cache(tf.shape(inputs)[0], T), lengths + c.extra_length, T, c.beam_size, c.alpha, BOS, EOS)
 
     def _empty_cache(self, batch, T) -> list:
-        c = self.config
-        return [tuple(tf.zeros([batch, c.beam_size, T, c.h, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
+        c, K = self.config, self.inference.beam_size
+        return [tuple(tf.zeros([batch, K, T, c.h, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
 
     def _step(self, source, mask, ids, step, cache):
         """One position for every beam: [B, K] ids at `step` -> [B, K, vocab_size] logits and the longer cache.
@@ -77,15 +77,15 @@ class Translation(tf.Module):
     `predict` below translates such lines in parts. An empty line stays empty.
     """
 
-    def __init__(self, nets: dict[str, keras.Model], config: Config, tokenizer, max_input_length: int,
+    def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer,
                  jit: bool = False):
         super().__init__()
         self.decode = tf.function(self._decode, input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')],
                                   jit_compile=jit or None)
         self.nets = nets
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
-        self._translator = Translator(nets, config)
-        self._max_input_length = max_input_length
+        self._translator = Translator(nets, config, inference)
+        self._max_input_length = inference.max_input_length
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
@@ -139,10 +139,10 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
       jit: compile decoding by XLA.
 
     Returns:
-      A dict a line: `text`, `score` (of a line in parts: their sum) and `parts`.
+      A dict a line: `answers`, the one translation, `score` (of a line in parts: their sum) and `parts`.
     """
     decode = tf.function(lambda ids: model.decode(ids), jit_compile=True) if jit else model.decode
-    results: list[dict] = [{'text': '', 'score': 0.0, 'parts': 0} for _ in lines]
+    results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
     todo: list[tuple[int, tuple[int, ...], str]] = [
         (number, (), line) for number, line in enumerate(lines) if line.strip()]
@@ -169,7 +169,7 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
         todo = longer
     for number, _, text, score in sorted(done):
         result = results[number]
-        result['text'] = f'{result["text"]} {text}'.strip()
+        result['answers'] = [f'{result["answers"][0]} {text}'.strip()]
         result['score'] += score
         result['parts'] += 1
     return results

@@ -13,7 +13,10 @@ _PIECES = re.compile(r'\d|[^\W\d]+|\s+|.', re.DOTALL)
 
 
 def read(path: str) -> list[dict[str, str]]:
-    """Rows of a file of predictions: features of one text or number by name; score vectors are left out."""
+    """Rows of a file of predictions: features of one text or number by name; score vectors are left out.
+
+    Of a list of answers, the best by its name and the others together as `<name>_others`.
+    """
     if not tf.io.gfile.exists(path):
         return []
     rows = []
@@ -22,8 +25,12 @@ def read(path: str) -> list[dict[str, str]]:
         for name, feature in tf.train.Example.FromString(serialized).features.feature.items():
             kind = feature.WhichOneof('kind')
             values = getattr(feature, kind).value if kind else []
-            if len(values) == 1:
-                row[name] = values[0].decode('utf-8', 'replace') if kind == 'bytes_list' else f'{values[0]:.6g}'
+            if kind == 'bytes_list' and values:
+                row[name], *others = [text.decode('utf-8', 'replace') for text in values]
+                if others:
+                    row[f'{name}_others'] = ', '.join(others)
+            elif len(values) == 1:
+                row[name] = f'{values[0]:.6g}'
         rows.append(row)
     return rows
 
@@ -32,7 +39,7 @@ def choose(rows: list[dict[str, str]], slices: Sequence[str], seed: int) -> dict
     """What to show of the answers: wrong ones first, then others, both drawn by the seed.
 
     Args:
-      rows: predictions with `target` and `candidate`, and where there are such `source` and `baseline`.
+      rows: predictions with `target` and `candidate`, and where there are such `source` or `file`, and `baseline`.
       slices: the features that say what kind of example a row is.
 
     Returns:
@@ -56,13 +63,20 @@ def choose(rows: list[dict[str, str]], slices: Sequence[str], seed: int) -> dict
 
 
 def _shown(row: dict[str, str], slices: Sequence[str]) -> dict:
-    target, candidate = differences(row['target'], row['candidate'])
+    # Of several answers each is a name, and names differ as a whole.
+    compare = whole_differences if 'candidate_others' in row else differences
+    target, candidate = compare(row['target'], row['candidate'])
     shown = {'wrong': row['target'] != row['candidate'], 'target': target, 'candidate': candidate,
-             'source': [(row.get('source', ''), False)],
+             'source': [(row.get('source', row.get('file', '')), False)], 'others': row.get('candidate_others', ''),
              'kind': ', '.join(row[key] for key in slices if row.get(key))}
     if 'baseline' in row:
-        shown['baseline'] = differences(row['target'], row['baseline'])[1]
+        shown['baseline'] = compare(row['target'], row['baseline'])[1]
     return shown
+
+
+def whole_differences(one: str, other: str) -> tuple[Pieces, Pieces]:
+    """Both texts uncut, as `differences` gives them."""
+    return [(one, one != other)], [(other, one != other)]
 
 
 def differences(one: str, other: str) -> tuple[Pieces, Pieces]:

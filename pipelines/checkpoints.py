@@ -1,5 +1,6 @@
 """Weights by name: what checkpoints and SavedModels hold, whether they fit, and their mean."""
 import os
+import types
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,50 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
             variable.assign(_tensor(reader, path, keys[net, name]))
 
 
+def start(nets: dict[str, keras.Model], path: str, model: types.ModuleType, config) -> None:
+    """Sets the nets to the weights training begins with.
+
+    Args:
+      path: as `find` gives it. Weights of other nets are taken as the paper's module knows how to: a file of its
+        `foreign_weights`, or a checkpoint of another net of the paper by its `start_from`.
+      model: the model module.
+      config: the model's.
+
+    Raises:
+      UserError: as `restore`; or the module says what does not fit.
+    """
+    reader_of = getattr(model, 'foreign_weights', {}).get(os.path.splitext(path)[1])
+    try:
+        if reader_of:
+            for net, weights in reader_of(path, config).items():
+                for name, variable in by_name(nets)[net].items():
+                    variable.assign(weights[name.replace(':', '/')])
+        elif hasattr(model, 'start_from') and not fits(nets, path):
+            model.start_from(nets, read(path))
+        else:
+            restore(nets, path)
+    except ValueError as error:
+        raise UserError(f'train.init_from: {error}.') from error
+
+
+def read(path: str) -> dict[str, dict[str, np.ndarray]]:
+    """All weights in a checkpoint: net -> variable's name -> value."""
+    reader = _reader(path)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for (net, name), key in _keys(reader, path).items():
+        found.setdefault(net, {})[name.replace(':', '/')] = _tensor(reader, path, key)
+    return found
+
+
+def fits(nets: dict[str, keras.Model], path: str) -> bool:
+    """Whether a checkpoint holds every variable of the nets in its shape."""
+    try:
+        check(nets, path)
+    except UserError:
+        return False
+    return True
+
+
 def check(nets: dict[str, keras.Model], path: str) -> dict[tuple[str, str], str]:
     """Compares names and shapes without reading a weight; raises as `restore`.
 
@@ -71,12 +116,14 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def find(path: str) -> str:
-    """The checkpoint in what a user may name: itself, a ModelRun, an exported model, or a folder of pushed versions.
+def find(path: str, model: types.ModuleType) -> str:
+    """The weights in what a user may name: a checkpoint, a ModelRun, an exported model, a folder of pushed versions, or
+    a file the model's module can read (`foreign_weights`: suffix -> reader).
 
     Raises:
       UserError: there is none.
     """
+    foreign = os.path.splitext(path)[1] in getattr(model, 'foreign_weights', {})
     saved = os.path.join('variables', 'variables')
     places = [path, os.path.join(path, 'weights'), os.path.join(path, saved),
               os.path.join(path, 'Format-Serving', saved)]
@@ -84,6 +131,8 @@ def find(path: str) -> str:
     for place in places:
         if tf.io.gfile.exists(f'{place}.index'):
             return place
+    if foreign and tf.io.gfile.exists(path):
+        return path
     raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, an exported model or the folder '
                     'of its pushed versions.')
 

@@ -1,9 +1,10 @@
-"""One YAML file holds a whole run: data, input, model, training, export, evaluation, push.
+"""One YAML file holds a whole run: data, input, model, inference, training, export, evaluation, push.
 
 The sections `data` and `model` belong to the modules they name (`data.module: data_prep.wmt`), whose dataclass
-`Config` gives their keys; all others are below. Loading, overriding and locking are
-`official.modeling.hyperparams`; that library checks no types, so every value is checked here against its annotation.
-A file with `extends: NAME` holds only what differs from that one.
+`Config` gives their keys, as `input` belongs to the data's module (its `Input`: how records become batches) and
+`inference` to the model's (its `Inference`: how a trained model is asked); all others are below. Loading, overriding
+and locking are `official.modeling.hyperparams`; that library checks no types, so every value is checked here against
+its annotation. A file with `extends: NAME` holds only what differs from that one.
 """
 import dataclasses
 import difflib
@@ -22,19 +23,6 @@ from official.modeling import hyperparams
 from data_prep import UserError
 
 DEFAULT = 'demo_translation'
-
-
-@dataclasses.dataclass
-class InputConfig:
-    """How records become batches (`data_prep/input_pipeline.py`).
-
-    A batch has one bucket's shape. With `tokens` set, a bucket of length L holds `tokens / L` rows rounded down to a
-    multiple of `rows_multiple_of`, so any replica count dividing that sees the same batches.
-    """
-    buckets: list[int] = dataclasses.field(default_factory=list)
-    tokens: int | None = None
-    rows: int | None = None
-    rows_multiple_of: int = 8
 
 
 @dataclasses.dataclass
@@ -63,7 +51,6 @@ class TrainConfig:
 class ExportConfig:
     """`jit: false` is what an unmodified TensorFlow Serving can load."""
     jit: bool = False
-    max_input_length: int = 256
     warmup_requests: int = 4
 
 
@@ -91,15 +78,17 @@ class PushConfig:
     destination: str = ''
 
 
-_SECTIONS: dict[str, type] = {'input': InputConfig, 'train': TrainConfig, 'export': ExportConfig,
+_SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
                               'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
-_MAY_BE_ZERO = ('seed', 'warmup_requests', 'extra_length')
+_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length')
 _MODULES = {'data': 'data_prep', 'model': 'keras_models'}
+_OWNED = {'data': ('data', 'Config'), 'input': ('data', 'Input'),  # section: (whose module has its keys, their class)
+          'model': ('model', 'Config'), 'inference': ('model', 'Inference')}
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A resolved configuration. `data` and `model` are instances of their modules' own `Config`.
+    """A resolved configuration. `data`, `input`, `model` and `inference` are instances of their modules' own classes.
 
     Attributes:
       source: the file it came from.
@@ -108,8 +97,9 @@ class Config:
     name: str
     seed: int
     data: Any
-    input: InputConfig
+    input: Any
     model: Any
+    inference: Any
     train: TrainConfig
     export: ExportConfig
     evaluate: EvaluateConfig
@@ -150,27 +140,49 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     for override in overrides:
         _apply(raw, override)
     modules = {section: _module(source, raw, section) for section in _MODULES}
-    template = _template({section: (modules[section], raw.get(section) or {}) for section in _MODULES})
+    template = _template(modules, {section: raw.get(section) or {} for section in _MODULES})
     where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
     _check(where, raw, template, '')
     template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
     for field in dataclasses.fields(modules['model'].Config):  # an empty model key follows the data's of the same name
-        if getattr(template.model, field.name) is None and hasattr(template.data, field.name):
-            template.override({'model': {field.name: getattr(template.data, field.name)}}, is_strict=True)
+        for section in (template.data, template.input):
+            if getattr(template.model, field.name) is None and hasattr(section, field.name):
+                template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
     if getattr(template.model, 'vocab_size', 0) < getattr(template.data, 'vocab_size', 0):
         raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is less than data.vocab_size '
                         f'{template.data.vocab_size}; leave it out to take the data\'s.')
     template.lock()
     values = template.as_dict()
     sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
-    for section, module in modules.items():
+    for section, (owner, cls) in _OWNED.items():
         keys = {key: value for key, value in values[section].items() if key != 'module'}
         try:
-            sections[section] = module.Config(**keys)
+            sections[section] = getattr(modules[owner], cls)(**keys)
         except (ValueError, ArithmeticError) as error:
             raise UserError(f'{where}: {section}: {error}') from error
     return Config(name=values['name'], seed=values['seed'], source=source, values=values,
                   data_module=modules['data'], model_module=modules['model'], **sections)
+
+
+def empty_keys(config: Config) -> list[str]:
+    """The model's keys that only a prepared data set can fill, see `with_data_set`."""
+    return [field.name for field in dataclasses.fields(config.model) if getattr(config.model, field.name) is None]
+
+
+def with_data_set(config: Config, manifest: dict) -> Config:
+    """The configuration once its data set is known: model keys still empty take what the manifest says of them.
+
+    Raises:
+      UserError: the data set holds more than the model was told of, as more classes.
+    """
+    told, where = manifest.get('model', {}), f'{config.source}: model'
+    for key, value in told.items():
+        own = getattr(config.model, key, None)
+        if own is not None and own < value:
+            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set; leave it out to take '
+                            'those.')
+    empty = {key: value for key, value in told.items() if getattr(config.model, key, 0) is None}
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
 
 
 def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
@@ -242,21 +254,21 @@ def _module(source: str, raw: dict, section: str):
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise UserError(f'{source}: {section}.module: there is no {name}.') from error
-    if not hasattr(module, 'Config'):
-        raise UserError(f'{source}: {section}.module: {name} has no Config, so it cannot be a {section} section.')
+    if missing := [cls for owner, cls in _OWNED.values() if owner == section and not hasattr(module, cls)]:
+        raise UserError(f'{source}: {section}.module: {name} has no {missing[0]}, so it cannot be a {section} section.')
     return module
 
 
-def _template(modules: dict) -> hyperparams.Config:
+def _template(modules: dict, raw: dict[str, dict]) -> hyperparams.Config:
     """All defaults as one hyperparams.Config, a module's preset applied before the file's own values."""
     fields = [('name', str, ''), ('seed', int, 1)]
-    sections = dict(_SECTIONS)
+    sections = {section: getattr(modules[owner], cls) for section, (owner, cls) in _OWNED.items()} | _SECTIONS
     presets = {}
-    for section, (module, raw) in modules.items():
+    for section, module in modules.items():
         sections[section] = dataclasses.make_dataclass(
             section, [('module', str, module.__name__)], bases=(module.Config,))
         known = getattr(module, 'PRESETS', {})
-        preset = raw.get('preset', getattr(module.Config, 'preset', None))
+        preset = raw[section].get('preset', getattr(module.Config, 'preset', None))
         presets[section] = known.get(preset, {}) if isinstance(preset, str) else {}
     for section, cls in sections.items():
         params: Any = dataclasses.dataclass(type(section, (cls, hyperparams.Config), {'__post_init__': _post_init}))

@@ -142,7 +142,7 @@ def _frequent(context, name: str, histogram, manifest: dict) -> list[tuple[str, 
     total = sum(bucket.sample_count for bucket in histogram)
     shown = [(bucket.label, bucket.sample_count / total) for bucket in histogram[:SHOWN + 4]]
     if shown and name in manifest['lengths'] and 'vocabulary' in manifest:
-        tokenizer = context.config.data_module.tokenizer(context.inputs['examples'].uri)
+        tokenizer = context.config.data_module.assets(context.inputs['examples'].uri)
         texts = tokenizer.detokenize(tf.constant([[int(label)] for label, _ in shown], tf.int32)).numpy()
         shown = [(text.decode(errors='replace'), fraction) for text, (_, fraction) in zip(texts, shown)]
     return [(text, fraction) for text, fraction in shown if text.strip()][:SHOWN]

@@ -15,28 +15,22 @@ from pipelines import stage
 from pipelines.export import FORMAT
 
 PREDICTIONS = 'predictions.tfrecord'
+_BLOCK = 2048  # examples held in memory at once
 
 
 def execute(context: stage.Context) -> None:
-    import tensorflow as tf
-
     from data_prep import records
     from pipelines import report
     from pipelines.pipeline import fresh
     config = context.config
     evaluation, blessing = fresh(context.outputs['evaluation']), fresh(context.outputs['blessing'])
     split = records.open_split(context.inputs['examples'].uri, config.evaluate.split)
-    columns = config.data_module.texts(split.read(range(len(split))))
     models = {'candidate': context.inputs['model'].uri}
     baseline = newest_blessed(context.pipeline, context.inputs['model'].digest)
     if baseline is not None:
         models['baseline'] = baseline.uri
-    for name, uri in models.items():
-        columns[name] = predict_split(config, os.path.join(uri, FORMAT), columns['source'])
     path = os.path.join(evaluation, PREDICTIONS)
-    with tf.io.TFRecordWriter(path) as writer:
-        for row in zip(*columns.values()):
-            writer.write(_example(dict(zip(columns, row))))
+    write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
     metrics, validation = analyse(config, path, evaluation, list(models))
     blessed, reasons = decide(config, validation, baseline is not None)
     verdict = 'BLESSED' if blessed else 'NOT_BLESSED'
@@ -68,20 +62,41 @@ def newest_blessed(pipeline, candidate: str):
     return None
 
 
-def predict_split(config, saved_model: str, inputs: list[str]) -> list[str]:
-    """The model's answers, in order, in batches of fixed shapes."""
+def write_predictions(config, split, saved_models: dict[str, str], path: str) -> None:
+    """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
+
+    A row holds the text of its example and each model's answers under the model's name, the best first; where there
+    are several, their probabilities too.
+    """
     import tensorflow as tf
 
     from pipelines import predict
-    model = predict.load(saved_model)
     jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
-    return [result['text'] for result in predict.run(model, inputs, config.evaluate.batch_size, jit)]
+    models = {name: predict.load(folder) for name, folder in saved_models.items()}
+    with tf.io.TFRecordWriter(path) as writer:
+        for start in range(0, len(split), _BLOCK):
+            inputs, columns = config.data_module.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
+            rows: list[dict] = [dict(zip(columns, row)) for row in zip(*columns.values())]
+            for name, model in models.items():
+                for row, result in zip(rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
+                    if result.get('error'):
+                        raise UserError(f'{row["file"]} was prepared and cannot be decoded ({result["error"]}); remove '
+                                        'the data set and run `python -m pipelines.prepare` again.')
+                    row[name] = result['answers']
+                    if 'probabilities' in result:
+                        row[f'{name}_probabilities'] = result['probabilities']
+            for row in rows:
+                writer.write(_example(row))
 
 
-def _example(row: dict[str, str]) -> bytes:
+def _example(row: dict) -> bytes:
     import tensorflow as tf
-    feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
-               for name, text in row.items()}
+    feature = {}
+    for name, value in row.items():
+        values = value if isinstance(value, list) else [value]
+        feature[name] = (tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in values]))
+                         if isinstance(values[0], str) else
+                         tf.train.Feature(float_list=tf.train.FloatList(value=values)))
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)
 
 
@@ -114,13 +129,13 @@ def _number(value: dict) -> float:
 
 
 def pick_column(column: str, folder: str) -> str:
-    """A SavedModel whose prediction is one feature of its example. Returns `folder`."""
+    """A SavedModel whose prediction is one feature of its example, a list of strings. Returns `folder`."""
     import tensorflow as tf
 
     class Column(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
         def serve(self, examples):
-            return tf.io.parse_example(examples, {column: tf.io.FixedLenFeature([1], tf.string)})[column]
+            return tf.io.parse_example(examples, {column: tf.io.RaggedFeature(tf.string)})[column].to_tensor('')
     module = Column()
     tf.saved_model.save(module, folder, signatures={'serving_default': module.serve})
     return folder

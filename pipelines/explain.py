@@ -6,18 +6,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pipelines import config as configs
 from pipelines.config import Config
 
 
 def show(config: Config) -> None:
     """Prints the configuration as YAML, the model's size and cost, and where its presets differ.
 
-    What a model module does not offer (`parameters`, `flops_per_token`, `PRESETS`) is left out.
+    What a model module does not offer (`parameters`, `flops_per_unit`, `PRESETS`) is left out.
     """
     print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 110)
+    console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 110)
     tables = [('Model', ('', ''), costs(config)), ('Presets', *presets(config))]
-    if found := getattr(config.model_module, 'table', lambda model: None)(config.model):
+    if not configs.empty_keys(config) and (
+            found := getattr(config.model_module, 'table', lambda model: None)(config.model)):
         tables.append(('The paper\'s variations', *found))
     for title, header, rows in tables:
         if rows:
@@ -26,16 +28,17 @@ def show(config: Config) -> None:
 
 def costs(config: Config) -> list[tuple[str, str]]:
     """Size and cost of the model, as far as its module counts them."""
-    module, rows = config.model_module, []
+    module, rows, empty = config.model_module, [], configs.empty_keys(config)
+    if empty:
+        return [('parameters', f'known once the data set is prepared, which tells model.{", model.".join(empty)}')]
     if hasattr(module, 'parameters'):
         rows.append(('parameters', f'{module.parameters(config.model):,}'))
-    if hasattr(module, 'flops_per_token'):
-        flops = module.flops_per_token(config.model)
-        rows.append(('training operations a token', f'{flops:,}'))
-        if config.input.tokens:
-            rows.append(('in the whole run, padding included',
-                         f'about {config.train.steps * config.input.tokens * flops:.2g} '
-                         f'({config.train.steps:,} steps of {config.input.tokens:,} tokens)'))
+    if hasattr(module, 'flops_per_unit'):
+        flops, units = module.flops_per_unit(config.model), config.input.tokens or config.input.rows
+        rows += [(f'training operations per {module.UNIT.removesuffix("s")}', f'{flops:,}'),
+                 ('in the whole run, padding included' if config.input.tokens else 'in the whole run',
+                  f'about {config.train.steps * units * flops:.2g} '
+                  f'({config.train.steps:,} steps of {units:,} {module.UNIT})')]
     return rows
 
 

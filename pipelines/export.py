@@ -25,8 +25,8 @@ def execute(context: stage.Context) -> None:
     config, examples = context.config, context.inputs['examples'].uri
     nets = config.model_module.build(config.model)
     checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
-    module = config.model_module.serving(nets, config.model, config.data_module.tokenizer(examples),
-                                         config.export.max_input_length, config.export.jit)
+    module = config.model_module.serving(nets, config.model, config.inference,
+                                         config.data_module.assets(examples, config.input), config.export.jit)
     folder = os.path.join(fresh(context.outputs['model']), FORMAT)
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
@@ -38,22 +38,23 @@ def execute(context: stage.Context) -> None:
                    'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'config': config.values}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')
-    rows = split.read(range(min(config.export.warmup_requests, len(split))))
-    write_warmup(folder, config.name, config.data_module.texts(rows)['source'])
+    inputs, _ = config.data_module.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
+    [asked] = module.signatures()['serving_default'].input_signature
+    write_warmup(folder, config.name, asked.name, inputs)
     context.properties.update(parameters={name: int(net.count_params()) for name, net in nets.items()},
                               megabytes=round(_size(folder) / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
 
 
-def write_warmup(folder: str, name: str, lines: list[str]) -> None:
+def write_warmup(folder: str, name: str, asked: str, inputs: list) -> None:
     """The requests TensorFlow Serving plays before a version is served, so that no user waits for the first call."""
     import tensorflow as tf
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
     with tf.io.TFRecordWriter(os.path.join(folder, WARMUP)) as writer:
-        for line in lines:
+        for one in inputs:
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name='serving_default'))
-            request.inputs['text'].CopyFrom(tf.make_tensor_proto([line]))
+            request.inputs[asked].CopyFrom(tf.make_tensor_proto([one]))
             log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
             writer.write(log.SerializeToString())
 
@@ -64,8 +65,13 @@ def _size(folder: str) -> int:
                for directory, _, files in tf.io.gfile.walk(folder) for file in files)
 
 
-STAGE = stage.Stage('export', execute, needs=('prepare', 'train'), outputs={'model': 'Model'},
-                    sections=('data', 'model', 'export'))
+def check(config) -> None:
+    """Refuses at once what a trained model could not be asked."""
+    getattr(config.model_module, 'check', lambda model, inference: None)(config.model, config.inference)
+
+
+STAGE = stage.Stage('export', execute, check=check, needs=('prepare', 'train'), outputs={'model': 'Model'},
+                    sections=('data', 'input', 'model', 'inference', 'export'))
 
 
 def main(argv=None) -> None:

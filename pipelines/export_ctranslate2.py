@@ -32,7 +32,7 @@ def execute(context: stage.Context) -> None:
     nets = config.model_module.build(config.model)
     checkpoints.restore(nets, os.path.join(model_run.uri, 'weights'))
     subword_model = config.data_module.subword_model(examples)
-    longest = config.export.max_input_length + config.model.extra_length
+    longest = config.inference.max_input_length + config.inference.extra_length
     specification = engine.specification(nets, config.model, subwords.pieces(subword_model), subwords.UNK,
                                          max(longest, POSITIONS))
     description = {'name': config.name, 'ctranslate2': ctranslate2.__version__, 'model_run': model_run.digest,
@@ -58,8 +58,8 @@ def validation_pairs(config, examples: str, longest: int) -> tuple[list, list]:
     """Source and target ids of the first few validation pairs, each row ending in the end symbol."""
     from data_prep import records
     split = records.open_split(examples, 'validation')
-    texts = config.data_module.texts(split.read(range(min(CHECKED, len(split)))))
-    tokenize = config.data_module.tokenizer(examples).tokenize
+    _, texts = config.data_module.examples(split.read(range(min(CHECKED, len(split)))))
+    tokenize = config.data_module.assets(examples).tokenize
     sides = [tokenize(texts[side]).to_list() for side in ('source', 'target')]
     fit = [pair for pair in zip(*sides) if max(map(len, pair)) <= longest]
     return [source for source, _ in fit], [target for _, target in fit]

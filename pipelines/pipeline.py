@@ -9,8 +9,9 @@ import time
 import tensorflow as tf
 import yaml
 
-from data_prep import UserError
+from data_prep import UserError, records
 from pipelines import artifacts
+from pipelines import config as configs
 from pipelines.artifacts import Artifact
 from pipelines.config import Config
 from pipelines.stage import STAGES, Context, Stage, get
@@ -135,7 +136,10 @@ class Pipeline:
         outputs = {key: os.path.join(partial, key) for key in stage.outputs}
         for folder in outputs.values():
             tf.io.gfile.makedirs(folder)
-        return Context(self.config, inputs, outputs, self.argv, {}, self)
+        config = self.config
+        if 'examples' in inputs:
+            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri))
+        return Context(config, inputs, outputs, self.argv, {}, self)
 
     def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
                  partial: str) -> dict[str, Artifact]:

@@ -56,5 +56,4 @@ class Progress:
 
     def eval_action(self, output: dict) -> None:
         self.validation = dict(output)
-        self._validation = ''.join(f', {name} {float(value):.4f}' for name, value in output.items()
-                                   if name in ('validation/nll', 'validation/accuracy', 'validation/loss'))
+        self._validation = ''.join(f', {name} {float(value):.4f}' for name, value in [*output.items()][:3])

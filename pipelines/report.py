@@ -23,11 +23,10 @@ from pipelines import answers, data_section, figures, metrics
 from pipelines import config as configs
 from pipelines.stage import Context
 
-LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)'}
-DECODING = {'beam_size': 'beam {}', 'alpha': 'length penalty alpha {}',
-            'extra_length': 'at most {} tokens longer than the input'}
+LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
+            'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
 _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}}  # of a run that recorded nothing
-_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts')
+_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 
 def write(folder: str, context: Context) -> str:
@@ -69,8 +68,7 @@ def gather(context: Context) -> dict[str, Any]:
         'answers': answers.choose(rows, config.evaluate.slices, config.seed),
         'figures': _figures(curves(tensorboard), run.properties.get('resumed_at', 0)),
         'training': _training(config, run.properties),
-        'decoding': [text.format(getattr(config.model, key)) for key, text in DECODING.items()
-                     if hasattr(config.model, key)],
+        'asked': config.inference.words(), 'worst': config.model_module.METRICS[-1],
         **data_section.gather(context, manifest),
         'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
@@ -125,12 +123,14 @@ def _metrics(config, by_slice: dict[str, dict[str, float]]) -> list[dict]:
 
 
 def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
-    """Metrics by slice, the lowest exact match first; a BLEU of 0 is left out, as a footnote explains."""
+    """Metrics by slice, the worst first by the last metric; a BLEU of 0 is left out, as a footnote explains."""
     counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
     result = [{'name': name, 'count': counts[name],
                'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
               for name, values in by_slice.items() if name != 'overall']
-    return sorted(result, key=lambda row: (row['values'].get('exact_match', 0), row['name']))
+    last = config.model_module.METRICS[-1]
+    sign = -1 if last.endswith('error') else 1
+    return sorted(result, key=lambda row: (sign * row['values'].get(last, 0), row['name']))
 
 
 def _training(config, run: dict) -> dict[str, str]:

@@ -40,14 +40,14 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from rich.table import Table
 
     from pipelines import predict
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
     pushed = results['pushed_model'].properties
-    samples = unseen(pipeline.config, results['examples'].uri)
-    if samples:
+    inputs, shown, references = unseen(pipeline.config, results['examples'].uri)
+    if inputs:
         model = predict.load(pushed['path'])
         table = Table('input', 'the pushed model says', 'reference', title='Unseen inputs', title_justify='left')
-        for source, reference, answer in zip(*samples, predict.run(model, samples[0])):
-            table.add_row(source, answer['text'], reference)
+        for source, reference, answer in zip(shown, references, predict.run(model, inputs)):
+            table.add_row(source, answer['answers'][0], reference)
         console.print(table)
     artifacts = Table('artifact', 'where', title='Artifacts', title_justify='left')
     for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
@@ -57,7 +57,8 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     console.print(artifacts)
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
-    for line in (f'echo "{samples[0][0] if samples else "…"}" | {pipeline.command("predict")}',
+    ask = pipeline.command('predict')
+    for line in (f'echo "{inputs[0]}" | {ask}' if inputs == shown else f'{ask} FOLDER_OR_PICTURE',
                  f'python -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
                  f'tensorboard --logdir {_shown(results["model_run"].uri)}',
                  f'{pipeline.command("push")} --list'):
@@ -69,12 +70,12 @@ def _shown(path: str) -> str:
 
 
 def unseen(config, examples: str, count: int = 6):
-    """Inputs and references spread evenly over the held-out split, or None where the data are not text."""
+    """Inputs spread evenly over the held-out split, what to show of each, and references."""
     from data_prep import records
     split = records.open_split(examples, config.evaluate.split)
     step = max(1, len(split) // count)
-    columns = config.data_module.texts(split.read(range(step // 2, len(split), step)[:count]))
-    return (columns['source'], columns['target']) if 'source' in columns else None
+    inputs, columns = config.data_module.examples(split.read(range(step // 2, len(split), step)[:count]))
+    return inputs, columns['source' if 'source' in columns else 'file'], columns['target']
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_prep import UserError
+from keras_models import ModelError
 from pipelines import dataflow
 
 STAGES = ('prepare', 'train', 'export', 'evaluate', 'infra_validate', 'push')
@@ -147,7 +148,7 @@ def run_command(work: Callable[[], None]) -> None:
     """Runs `work`; a user's mistake becomes one sentence and exit code 2, never a traceback."""
     try:
         work()
-    except UserError as error:
+    except (UserError, ModelError) as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
         sys.exit(130)
@@ -179,7 +180,7 @@ def _environment_sentence(error: BaseException) -> str | None:
     """A sentence for a full, read-only or forbidden disk, however a library wrapped the error; else None."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, UserError):
+        if isinstance(seen, UserError | ModelError):
             return str(seen)
         if isinstance(seen, OSError) and seen.errno in _REMEDIES:
             return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}; {_REMEDIES[seen.errno]}.'

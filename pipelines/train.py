@@ -18,7 +18,7 @@ def check(config) -> None:
     from pipelines import checkpoints, strategy
     strategy.check(config.train)
     if config.train.init_from:
-        checkpoints.find(config.train.init_from)
+        checkpoints.find(config.train.init_from, config.model_module)
 
 
 def initial_weights(pipeline) -> dict:
@@ -28,8 +28,8 @@ def initial_weights(pipeline) -> dict:
     from pipelines import checkpoints
     if not pipeline.config.train.init_from:
         return {}
-    path = checkpoints.find(pipeline.config.train.init_from)
-    stat = tf.io.gfile.stat(f'{path}.index')
+    path = checkpoints.find(pipeline.config.train.init_from, pipeline.config.model_module)
+    stat = tf.io.gfile.stat(f'{path}.index' if tf.io.gfile.exists(f'{path}.index') else path)
     return {path: [stat.length, stat.mtime_nsec]}
 
 

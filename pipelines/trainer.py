@@ -7,6 +7,7 @@ restore.
 import contextlib
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -52,6 +53,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
             self.global_step = orbit.utils.create_global_step()
+            self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
+                                         aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        # Schedules that follow the validation results keep what they saw in variables.
+        self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
+                          if hasattr(optimizer, 'schedule')}
         self._compute = tf.function(self._forward_backward, jit_compile=jit or None)
         self._examples = examples
         self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
@@ -63,7 +69,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
         return tf.train.Checkpoint(nets=checkpoints.by_name(self.nets), optimizers=self.optimizers,
-                                   step=self.global_step)
+                                   schedules={name: schedule.state for name, schedule in self.schedules.items()},
+                                   step=self.global_step, validated=self.validated)
 
     def _dataset(self, split: str):
         """Training batches from the current step on, or the validation set once, in order."""
@@ -78,12 +85,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             raise UserError(f'Batches of {uneven[0]} rows cannot be divided into {parts} parts, '
                             f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps; '
                             f'make input.rows_multiple_of a multiple of {parts}.')
+        decode = self.data.decoder(self._examples, c.input, training)
         start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
 
         def make(context: tf.distribute.InputContext):
             replicas = context.num_replicas_in_sync
             local = replicas // context.num_input_pipelines
-            return input_pipeline.dataset(part, batches, self.data.decode, start, stop, replicas,
+            return input_pipeline.dataset(part, batches, decode, start, stop, c.seed, replicas,
                                           context.input_pipeline_id * local, local)
         return self.strategy.distribute_datasets_from_function(make)
 
@@ -100,6 +108,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def train_loop_end(self):
         result, units = _means(self._totals)
+        if lost := [name for name, value in result.items() if name.startswith('loss') and not math.isfinite(value)]:
+            raise UserError(f'train: at step {int(self.global_step.numpy()):,} {lost[0]} is {result[lost[0]]}; '
+                            'lower the learning rate.')
         seconds = time.monotonic() - self._started
         rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
                  float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
@@ -115,6 +126,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def eval_end(self):
         return {f'validation/{name}': value for name, value in _means(self._eval_totals)[0].items()}
+
+    def validation_action(self, output: dict) -> None:
+        """An orbit.Action, called with the results of every validation training is to hear of."""
+        for schedule in self.schedules.values():
+            schedule.after_validation({name.removeprefix('validation/'): float(value)
+                                       for name, value in output.items()})
+        self.validated.assign(self.global_step)
 
     @tf.function
     def _train(self, batch):
@@ -236,9 +254,9 @@ def _start(trainer: Trainer, run: str) -> int:
         if newest:
             checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
         elif settings.init_from:
-            path = checkpoints.find(settings.init_from)
+            path = checkpoints.find(settings.init_from, trainer.model)
             _same_vocabulary(path, trainer.vocabulary)
-            checkpoints.restore(trainer.nets, path)
+            checkpoints.start(trainer.nets, path, trainer.model, trainer.config.model)
             print(f'train: starting from the weights of {settings.init_from}.', flush=True)
     started = int(trainer.global_step.numpy())
     if started:
@@ -283,13 +301,20 @@ def _run(trainer: Trainer, progress: Progress, run: str) -> None:
             settings.log_every, settings.checkpoint_every, settings.validate_every)),
         train_actions=[progress.train_action, orbit.actions.ConditionalAction(
             lambda _: step % settings.checkpoint_every == 0 or step == settings.steps, lambda _: save(SCHEDULED))],
-        eval_actions=[progress.eval_action])
+        eval_actions=[progress.eval_action, trainer.validation_action])
+    if not settings.steps and not checkpoints.present(os.path.join(run, SCHEDULED)):
+        save(SCHEDULED)  # weights from elsewhere, as they are
     # Orbit prints what progress shows.
     with _stop_at_sigterm(trainer, lambda: save(INTERRUPTED)), contextlib.redirect_stdout(io.StringIO()):
-        while (done := int(step.numpy())) < settings.steps:
-            # From the step, not from where this process began, so that a resumed run validates where any run does.
+        while True:
+            # From the step, not from where this process began, so that a resumed run validates where any run does:
+            # at a step whose checkpoint was written before its validation, too.
+            done = int(step.numpy())
+            if int(trainer.validated.numpy()) < done and (not done % settings.validate_every or done == settings.steps):
+                controller.evaluate()
+            if done >= settings.steps:
+                return
             controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
-            controller.evaluate()
 
 
 @contextlib.contextmanager

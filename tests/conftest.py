@@ -38,15 +38,15 @@ model:
   d_ff: 64
   h: 2
   warmup_steps: 60
+inference:
   extra_length: 8
+  max_input_length: 24
 train:
   steps: 20
   log_every: 5
   checkpoint_every: 10
   validate_every: 20
   average_checkpoints: 2
-export:
-  max_input_length: 24
 evaluate:
   batch_size: 16
   slices: [kind]

@@ -21,7 +21,7 @@ FOUND = {'metrics': METRICS, 'blessed': False, 'reasons': ['bleu is 87.65, outsi
 RUN = {'steps': 8, 'resumed_at': 3, 'seconds': 4000.2, 'jit': False, 'replicas': 2, 'traces': 3,
        'parameters': {'transformer': 1234567}, 'last': {'validation/loss': 2.125},
        'averaged': {'validation/loss': 1.875}, 'averaged_checkpoints': ['ckpt-4', 'ckpt-8']}
-SETTINGS = ['export.max_input_length=64', 'evaluate.slices=[kind]', 'evaluate.split=test',
+SETTINGS = ['inference.max_input_length=64', 'evaluate.slices=[kind]', 'evaluate.split=test',
             'evaluate.thresholds={bleu: {min: 90}, exact_match: {max_drop: 0.02}}']
 
 

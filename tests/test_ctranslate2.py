@@ -15,13 +15,13 @@ from conftest import ROOT, WORDS, command
 from data_prep import UserError, subwords, wmt
 from keras_models import transformer, translator
 from keras_models import transformer_ctranslate2 as engine
-from keras_models.transformer import EOS, PAD, Config
+from keras_models.transformer import EOS, PAD, Config, Inference
 from pipelines import checkpoints, config, export_ctranslate2, stage
 from pipelines.pipeline import Pipeline
 from pipelines.serving_kit import translate
 
 PIECES = ['<pad>', '<s>', '</s>', '<unk>', *(f'▁{i}' for i in range(4, 30))]
-BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2, 'extra_length': 8}
+BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2}
 VARIANTS = {
     'post, sinusoids': {'N': 2},
     'pre, sinusoids, d_k > d_v': {'norm': 'pre', 'd_k': 11, 'd_v': 7},
@@ -79,12 +79,11 @@ def model(request, tmp_path_factory):
     return nets, c, folder
 
 
-def describe(folder, c, max_input_length=32):
+def describe(folder, inference):
     """What `translate.py` reads beside the engine's own files."""
     learned = subwords.learn([' '.join(WORDS), ' '.join(WORDS.values())], subwords.Config(vocab_size=40))
-    for name, content in {'landmark.json': json.dumps({'config': {
-            'model': dataclasses.asdict(c), 'export': {'max_input_length': max_input_length}}}).encode(),
-                          'subwords.model': learned}.items():
+    asked = json.dumps({'config': {'inference': dataclasses.asdict(inference)}}).encode()
+    for name, content in {'landmark.json': asked, 'subwords.model': learned}.items():
         with open(os.path.join(folder, name), 'wb') as file:
             file.write(content)
 
@@ -92,13 +91,13 @@ def describe(folder, c, max_input_length=32):
 @pytest.mark.parametrize('beam_size, alpha, extra_length', [(1, 0.0, 8), (4, 0.0, 8), (4, 0.6, 8), (4, 0.6, 0)])
 def test_translations_are_ours_token_for_token(model, beam_size, alpha, extra_length):
     nets, c, folder = model
-    c = dataclasses.replace(c, beam_size=beam_size, alpha=alpha, extra_length=extra_length)
-    describe(folder, c)
+    inference = Inference(beam_size, alpha, extra_length, max_input_length=32)
+    describe(folder, inference)
     theirs = translate.Translator(folder)
     source = sorted(sentences(80, 7), key=len)  # how long an answer may be depends on the source
     found = [answer for _, rows in itertools.groupby(source, len)
              for answer in theirs.translate([[PIECES[i] for i in row[:-1]] for row in rows])]
-    ids, scores = translator.Translator(nets, c)(batch(source, 10))
+    ids, scores = translator.Translator(nets, c, inference)(batch(source, 10))
     for ours, score, (tokens, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
         assert [PIECES.index(token) for token in tokens] == [i for i in ours if i != PAD]
         assert their_score == pytest.approx(score, abs=1e-3)
@@ -166,7 +165,7 @@ def test_lines_in_lines_out_without_tensorflow(finished):
     c, examples = pipeline.config, pipeline.outputs('prepare')['examples'].uri
     nets = transformer.build(c.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
-    ours = translator.Translation(nets, c.model, wmt.tokenizer(examples), c.export.max_input_length)
+    ours = translator.Translation(nets, c.model, c.inference, wmt.assets(examples))
     lines = [' '.join(np.random.default_rng(i).choice(list(WORDS), 1 + i % 9)) for i in range(60)]
     lines += ['', '   ', 'one  TWO', '日本語 three', ' '.join(['four'] * 40)]
     expected = {key: value.numpy().tolist() for key, value in ours.serve(tf.constant(lines)).items()}

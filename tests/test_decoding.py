@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 from keras_models import decoding, transformer
-from keras_models.transformer import BOS, EOS, Config
+from keras_models.transformer import BOS, EOS, Config, Inference
 from keras_models.translator import Translator
 
-CONFIG = Config(vocab_size=30, N=2, d_model=16, d_ff=32, h=4, extra_length=6)
+CONFIG = Config(vocab_size=30, N=2, d_model=16, d_ff=32, h=4)
+INFERENCE = Inference(extra_length=6)
 INPUTS = tf.constant([[5, 6, 7, 2, 0, 0], [8, 9, 10, 11, 12, 2], [4, 2, 0, 0, 0, 0], [21, 5, 5, 2, 0, 0]])
 
 
@@ -27,7 +28,7 @@ def model(request):
 
 def translate(model, inputs=INPUTS, jit=None, **values):
     nets, config = model
-    translator = Translator(nets, dataclasses.replace(config, **values))
+    translator = Translator(nets, config, dataclasses.replace(INFERENCE, **values))
     ids, scores = tf.function(translator, jit_compile=jit)(inputs)
     return ids.numpy(), scores.numpy()
 
@@ -40,7 +41,7 @@ def sentence(ids):
 def uncached(model, inputs, beam_size, alpha):
     """The same search with the whole teacher-forced model run anew at every step: no cache at all."""
     nets, config = model
-    T = inputs.shape[1] + config.extra_length
+    T = inputs.shape[1] + INFERENCE.extra_length
     lengths = tf.reduce_sum(tf.cast(inputs != 0, tf.int32), 1)
 
     def step_fn(last, step, ids):  # the "cache" is the tokens so far
@@ -51,7 +52,7 @@ def uncached(model, inputs, beam_size, alpha):
         logits = nets['transformer']([tf.repeat(inputs, K, 0), targets, tf.zeros([2], tf.int32)])
         return tf.reshape(logits[:, int(step)], [B, K, -1]), ids
     return decoding.beam_search(step_fn, tf.zeros([inputs.shape[0], beam_size, T], tf.int32),
-                                lengths + config.extra_length, T, beam_size, alpha, BOS, EOS)
+                                lengths + INFERENCE.extra_length, T, beam_size, alpha, BOS, EOS)
 
 
 @pytest.mark.parametrize('beam_size, alpha', [(1, 0.0), (4, 0.6)])
@@ -69,7 +70,7 @@ def test_a_beam_of_one_without_penalty_is_greedy(model):
     def logits_fn(inputs, targets):
         return nets['transformer']([inputs, targets, tf.zeros([2], tf.int32)])
     for row, source in zip(ids, INPUTS):
-        limit = int((source.numpy() != 0).sum()) + config.extra_length
+        limit = int((source.numpy() != 0).sum()) + INFERENCE.extra_length
         greedy = decoding.greedy(logits_fn, source[None], limit, EOS)
         assert sentence(row) == sentence(greedy.numpy()[0])
 

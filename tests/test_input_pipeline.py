@@ -44,7 +44,7 @@ def test_replicas_share_a_batch(split, replicas):
     plan = batches(split)
     stop = plan.steps_per_epoch
     whole = list(input_pipeline.dataset(split, plan, wmt.decode, 0, stop).as_numpy_iterator())
-    shares = list(input_pipeline.dataset(split, plan, wmt.decode, 0, stop, replicas).as_numpy_iterator())
+    shares = list(input_pipeline.dataset(split, plan, wmt.decode, 0, stop, replicas=replicas).as_numpy_iterator())
     assert len(shares) == replicas * len(whole)
     for step, one in enumerate(whole):
         mine = shares[step * replicas:(step + 1) * replicas]
@@ -57,8 +57,8 @@ def test_replicas_share_a_batch(split, replicas):
 
 def test_a_worker_sees_only_its_replicas(split):
     plan = batches(split)
-    both = list(input_pipeline.dataset(split, plan, wmt.decode, 0, 4, 2).as_numpy_iterator())
-    second = list(input_pipeline.dataset(split, plan, wmt.decode, 0, 4, 2, 1, 1).as_numpy_iterator())
+    both = list(input_pipeline.dataset(split, plan, wmt.decode, 0, 4, replicas=2).as_numpy_iterator())
+    second = list(input_pipeline.dataset(split, plan, wmt.decode, 0, 4, 0, 2, 1, 1).as_numpy_iterator())
     assert [share['id'].tolist() for share in second] == [share['id'].tolist() for share in both[1::2]]
 
 
@@ -78,5 +78,5 @@ def test_mistakes_are_sentences(split):
     with pytest.raises(UserError, match='ascending'):
         input_pipeline.rows_per_bucket([16, 8], 1000, None, 8)
     with pytest.raises(UserError, match='cannot be shared by 3 replicas'):
-        input_pipeline.dataset(split, batches(split), wmt.decode, 0, 1, 3)
+        input_pipeline.dataset(split, batches(split), wmt.decode, 0, 1, replicas=3)
     assert input_pipeline.rows_per_bucket([16, 24], 4096, None, 8) == [256, 168]

@@ -43,7 +43,7 @@ def model(pipeline):
 
 def lines(pipeline, split='test'):
     part = records.open_split(pipeline.outputs('prepare')['examples'].uri, split)
-    return wmt.texts(part.read(range(len(part))))
+    return wmt.examples(part.read(range(len(part))))[1]
 
 
 def test_every_artifact_is_where_tfx_would_look(finished):
@@ -123,7 +123,7 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
     for key in ('text', 'score', 'truncated'):
         np.testing.assert_array_equal(direct[key], by_example[key])
     for results in (batched, compiled):
-        assert [result['text'].encode() for result in results] == direct['text'].numpy().tolist()
+        assert [result['answers'][0].encode() for result in results] == direct['text'].numpy().tolist()
         np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
 
 
@@ -176,12 +176,11 @@ def test_no_function_must_be_compiled_unless_asked(pipeline, tmp_path):
 
 
 def in_memory(pipeline):
-    """What an export is made from: the trained nets, configuration, tokenizer and limit."""
+    """What an export is made from: the trained nets, configuration, decoding and tokenizer."""
     c = pipeline.config
     nets = c.model_module.build(c.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
-    tokenizer = wmt.tokenizer(pipeline.outputs('prepare')['examples'].uri)
-    return nets, c.model, tokenizer, c.export.max_input_length
+    return nets, c.model, c.inference, wmt.assets(pipeline.outputs('prepare')['examples'].uri)
 
 
 def test_infra_validation_refuses_what_a_server_could_not_serve(pipeline, tmp_path):

@@ -172,7 +172,7 @@ def test_features_are_the_schemas(page):
 def test_most_frequent_subwords_are_shown_as_text(context, page):
     """Each training word is one subword here, so subwords are counted as words are; EOS counts, but is no text."""
     rows = records.open_split(context.inputs['examples'].uri, 'train')
-    source = context.config.data_module.texts(rows.read(range(len(rows))))['source']
+    source, _ = context.config.data_module.examples(rows.read(range(len(rows))))
     counts = collections.Counter(word for line in source for word in line.split())
     total = int(rows.index['inputs'].sum())
     [shown] = [row['frequent'].split() for row in Page(page).rows if row.get('name') == 'inputs' and 'frequent' in row]

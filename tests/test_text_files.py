@@ -66,7 +66,7 @@ def prepare(config, folder):
 
     def pairs(split):
         part = records.open_split(str(folder), split)
-        found = wmt.texts(part.read(range(len(part))))
+        _, found = wmt.examples(part.read(range(len(part))))
         return found['source'], found['target']
     return {split: pairs(split) for split in wmt.SPLITS}
 

@@ -78,7 +78,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     expected = trainer.train(resolved, examples, first)['averaged']
     nets = transformer.build(resolved.model)
     checkpoints.restore(nets, os.path.join(first, 'weights'))
-    module = transformer.serving(nets, resolved.model, wmt.tokenizer(examples), 24, False)
+    module = transformer.serving(nets, resolved.model, resolved.inference, wmt.assets(examples), False)
     tf.saved_model.save(module, str(tmp_path / 'pushed' / '3'), signatures=module.signatures())
     for path in (first, os.path.join(first, 'weights'), str(tmp_path / 'pushed'), str(tmp_path / 'pushed' / '3')):
         resolved = config.load(config_file, [f'train.init_from={path}', 'seed=7'])
@@ -90,7 +90,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
         trainer._start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
-        checkpoints.find(examples)
+        checkpoints.find(examples, transformer)
     foreign = str(tmp_path / 'foreign')
     shutil.copytree(first, foreign)
     with open(os.path.join(foreign, 'run.json'), 'w') as file:
@@ -282,7 +282,7 @@ def test_no_tpu_is_one_sentence_at_once(config_file, overrides, message):
     started = time.monotonic()
     with pytest.raises(UserError, match=message):
         strategy.make(config.load(config_file, ['train.strategy=tpu', *overrides]).train)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60  # TensorFlow itself would wait for ever
 
 
 @pytest.mark.parametrize('value', [None, '{', '{}', json.dumps({'cluster': {'worker': []}, 'task': {'index': 0}})])
@@ -300,3 +300,10 @@ def test_help_answers_before_tensorflow_is_imported():
               'except SystemExit:\n    sys.exit("tensorflow" in sys.modules)\n')
     assert subprocess.run([sys.executable, '-c', script], cwd=ROOT, capture_output=True).returncode == 0
     assert '--strategy' in command('pipelines.train', '--help').stdout
+
+
+def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file, examples, tmp_path):
+    resolved = config.load(config_file, [*FLAGS[1::2], 'model.learning_rate_factor=1e30'])
+    with pytest.raises(UserError, match=r'at step 5 loss is nan; lower the learning rate'):
+        trainer.train(resolved, examples, str(tmp_path / 'run'))
+    assert not checkpoints.present(str(tmp_path / 'run' / 'checkpoints'))

@@ -46,7 +46,7 @@ def prepare(config, folder):
 
 def texts(folder, split='train'):
     part = records.open_split(str(folder), split)
-    return wmt.texts(part.read(range(len(part))))
+    return wmt.examples(part.read(range(len(part))))[1]
 
 
 def test_two_files_line_by_line(files, tmp_path):
@@ -172,7 +172,7 @@ def test_word_pieces_from_text_to_batch(files, tmp_path):
     config = files(subword_kind='wordpiece', normalization='nfkc', byte_fallback=True, vocab_size=300)
     manifest = prepare(config, tmp_path / 'out')
     assert manifest['vocabulary']['size'] == 300
-    part, tokenizer = records.open_split(str(tmp_path / 'out'), 'train'), wmt.tokenizer(str(tmp_path / 'out'))
+    part, tokenizer = records.open_split(str(tmp_path / 'out'), 'train'), wmt.assets(str(tmp_path / 'out'))
     batch = wmt.decode(tf.constant(part.read(range(60))), tf.constant(30, tf.int64))
     for name, lines in (('inputs', SOURCE), ('targets', TARGET)):
         np.testing.assert_array_equal(batch[name], tokenizer.tokenize(tf.constant(lines)).to_tensor(shape=[60, 30]))

@@ -29,7 +29,7 @@ class Translator:
     def __init__(self, folder, compute_type='float32'):
         folder = pathlib.Path(folder)
         config = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
-        self.model, self.max_input_length = config['model'], config['export']['max_input_length']
+        self.inference = config['inference']
         self.pieces = json.loads((folder / 'shared_vocabulary.json').read_text('utf-8'))
         self.ids = {piece: i for i, piece in enumerate(self.pieces)}
         self.end = json.loads((folder / 'config.json').read_text('utf-8'))['eos_token']
@@ -39,7 +39,8 @@ class Translator:
     def __call__(self, lines):
         """Translates lines, in any number: a list of dicts with `text`, `score` and `truncated`, in their order."""
         tokens = [[self.pieces[i] for i in self.subwords.encode(line)] for line in lines]
-        results = [{'text': '', 'score': 0.0, 'truncated': len(row) >= self.max_input_length} for row in tokens]
+        longest = self.inference['max_input_length']
+        results = [{'text': '', 'score': 0.0, 'truncated': len(row) >= longest} for row in tokens]
         todo = sorted((number for number, row in enumerate(tokens) if row), key=lambda number: len(tokens[number]))
         for start in range(0, len(todo), BATCH):  # lines of like length together
             batch = todo[start:start + BATCH]
@@ -57,16 +58,17 @@ class Translator:
         a longer one could win by its length, and with a beam of 1 it is greedy, as the engine's, only at alpha 0. No
         answer is longer than the longest source plus `extra_length`.
         """
-        longest = min(max(map(len, sources)) + 1, self.max_input_length)
+        c = self.inference
+        longest = min(max(map(len, sources)) + 1, c['max_input_length'])
         found = self.engine.translate_batch(
-            sources, beam_size=self.model['beam_size'], num_hypotheses=self.model['beam_size'], length_penalty=0,
-            max_input_length=self.max_input_length, max_decoding_length=longest + self.model['extra_length'],
+            sources, beam_size=c['beam_size'], num_hypotheses=c['beam_size'], length_penalty=0,
+            max_input_length=c['max_input_length'], max_decoding_length=longest + c['extra_length'],
             min_decoding_length=0, return_end_token=True, return_scores=True)
         return [self._best(result) for result in found]
 
     def _best(self, result):
         """Of those that ended; if none did, of all."""
-        scored = [(tokens, log_p / ((5 + len(tokens)) / 6) ** self.model['alpha'])
+        scored = [(tokens, log_p / ((5 + len(tokens)) / 6) ** self.inference['alpha'])
                   for tokens, log_p in zip(result.hypotheses, result.scores)]
         return max(scored, key=lambda hypothesis: (hypothesis[0][-1] == self.end, hypothesis[1]))
 
