@@ -1,4 +1,4 @@
-"""What WMT ships text in: tar archives, gzip, and NIST's SGML, each read as a stream.
+"""What data sets ship in: tar archives, gzip, and NIST's SGML, each read as a stream.
 
 A file inside an archive is named by a path that goes on inside it: `dev.tgz/dev/newstest2013.en`.
 """
@@ -12,7 +12,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Collection, Iterator
-from typing import IO
+from typing import IO, NamedTuple
 
 from data_prep import UserError
 
@@ -74,6 +74,69 @@ def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterato
         raise UserError(f'{archive} has no file {name}{others}.')
 
 
+class Range(NamedTuple):
+    """Where a file lies in a tar archive, by the archive's headers; one that must not be read has a `reason`."""
+    name: str
+    offset: int
+    length: int
+    reason: str = ''
+
+
+def ranges(stream: IO[bytes], archive: str) -> Iterator[Range]:
+    """Every file of a plain tar archive, in its order. A tar inside it is taken for a folder called like it.
+
+    Only headers are read, and nothing is ever looked up by a member's name: names that are absolute or lead out of the
+    archive, links, devices and sparse files come with a reason.
+
+    Args:
+      stream: the archive, which can be seeked.
+      archive: its name.
+
+    Raises:
+      UserError: the archive was cut short or is damaged.
+    """
+    with _whole(archive), tarfile.open(fileobj=stream, mode='r:') as tar:
+        while (entry := tar.next()) is not None:
+            tar.members = []  # type: ignore[attr-defined] # it would keep all of them
+            reason = _refusal(entry)
+            if reason:
+                yield Range(entry.name, entry.offset, 0, reason)
+            elif entry.isfile() and entry.name.endswith('.tar'):
+                content = tar.extractfile(entry)
+                assert content is not None
+                for inner in ranges(content, f'{archive}/{entry.name}'):
+                    yield inner._replace(name=f'{posixpath.normpath(entry.name)[:-4]}/{inner.name}',
+                                         offset=entry.offset_data + inner.offset)
+            elif entry.isfile():
+                yield Range(posixpath.normpath(entry.name), entry.offset_data, entry.size)
+        stream.seek(tar.offset)
+        if stream.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+            raise tarfile.ReadError('its end is missing')
+
+
+def _refusal(entry: tarfile.TarInfo) -> str:
+    if entry.name.startswith('/'):
+        return 'an absolute name in an archive'
+    if '..' in entry.name.split('/'):
+        return 'a name that leads out of its archive'
+    if entry.issym() or entry.islnk():
+        return f'a link, to {entry.linkname}'
+    if entry.issparse() or not (entry.isfile() or entry.isdir()):
+        return 'no plain file'
+    return ''
+
+
+def unpacked(stream: IO[bytes], archive: str) -> Iterator[bytes]:
+    """The plain tar in a compressed one, in parts.
+
+    Raises:
+      UserError: it was cut short or is damaged.
+    """
+    with _whole(archive):
+        text = gzip.open(stream)
+        yield from iter(lambda: text.read(_CHUNK), b'')
+
+
 def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """The text of a file, in parts: unpacked if `name` ends in .gz, and of SGML the segments, one a line.
 
@@ -116,5 +179,5 @@ def _whole(name: str) -> Iterator[None]:
     except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as error:
         what = f'{name} is not a whole gzip file'
         if is_archive(name) or not name.endswith('.gz'):
-            what = f'{split(name)[0]} is not a whole archive'
+            what = f'{name if is_archive(name) else split(name)[0]} is not a whole archive'
         raise UserError(f'{what} ({error}); fetch it again.') from error

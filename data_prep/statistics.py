@@ -1,13 +1,15 @@
 """What is in a data set, by TensorFlow Data Validation: statistics of every split, a schema, and departures from it.
 
 Whole sentences hardly occur twice, so what is compared between splits is what does repeat: subword ids, the lengths of
-sequences, and features of few values. The distance is TFDV's drift comparator for categories, the Jensen-Shannon
+sequences, what the data set calls categories (of pictures: class, height and width), and features of few values.
+Pictures themselves are not looked at. The distance is TFDV's drift comparator for categories, the Jensen-Shannon
 divergence in bits (Lin 1991; Breck et al., "Data Validation for Machine Learning", MLSys 2019): 0 where two splits are
 alike, 1 where they have nothing in common.
 """
 import collections
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from data_prep import records
 # Dataflow job would take longer to start. Of 1,000,000 pairs, 24 subwords a side and two cores: all of them through
 # Beam 112 s and 1.5 GiB above TFDV's own, the sample 5 s and 0.3 GiB; of 5,000,000 the sample 4 s and 0.4 GiB.
 SAMPLE = 50_000
+_BYTES = 1 << 30  # and so many bytes of them are read: of ImageNet's pictures, 9,000
 _RUN = 100  # neighbours read together: one request to an object store, whose files are read ahead 512 KB at a time
 
 # A split is warned about when it is so much farther from the training split than random draws of as many training
@@ -43,6 +46,7 @@ _DRAWS, _DRAWN = 20, 5_000  # so many draws, or fewer of that many records toget
 _VALUES = 1 << 16  # distinct values that are counted exactly: more than any vocabulary has
 _FEW = 100  # TFDV takes strings of up to so many distinct values for categories
 _LENGTH = '_length'
+_CATEGORY = 'category'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,16 +76,16 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
       What there is to say about it, in sentences; warnings begin with that word.
     """
     manifest = records.read_manifest(examples)
-    lengths, said = manifest['lengths'], []
+    lengths, categories, said = manifest['lengths'], manifest.get('categories', []), []
     train = declared = inferred = None
     for split in sorted(manifest['splits'], key=lambda name: name != 'train'):  # the schema's split first
         whole = records.open_split(examples, split)
         if not len(whole):
             continue
-        sample = read_sample(whole)
+        sample = read_sample(whole, manifest.get('binary', []))
         if len(sample) < len(whole):
             said.append(f'statistics of {split} are those of {len(sample):,} of its {len(whole):,} records.')
-        declared = declared or _declare(sample, lengths)
+        declared = declared or _declare(sample, lengths, categories)
         found = _measure(sample, lengths, declared)
         _write(statistics, split, 'FeatureStats.pb', found)
         if train is None:
@@ -123,22 +127,38 @@ def in_words(feature: str) -> str:
     return f'length of {feature.removesuffix(_LENGTH)}' if feature.endswith(_LENGTH) else feature
 
 
-def read_sample(split: records.Split) -> list[bytes]:
-    """All records of a split in their order, or about `SAMPLE` of them: the same ones every time."""
-    if len(split) <= SAMPLE:
-        return split.read(range(len(split)))
-    runs = np.random.default_rng(0).permutation(len(split) // _RUN)[:SAMPLE // _RUN]
-    return split.read((np.sort(runs)[:, np.newaxis] * _RUN + np.arange(_RUN)).ravel())
+def read_sample(split: records.Split, binary: Sequence[str] = ()) -> list[bytes]:
+    """All records of a split in their order, or at most about `SAMPLE` of them: the same ones every time.
+
+    Args:
+      binary: names of features that are left out.
+    """
+    size = min(SAMPLE, _BYTES // max(1, int(np.mean(split.index['length']))))
+    ids = np.arange(len(split))
+    if len(split) > size:
+        runs = np.random.default_rng(0).permutation(len(split) // _RUN)[:max(1, size // _RUN)]
+        ids = (np.sort(runs)[:, np.newaxis] * _RUN + np.arange(_RUN)).ravel()
+    if not binary:
+        return split.read(ids)
+    return [_leave_out(record, binary) for start in range(0, len(ids), _RUN)
+            for record in split.read(ids[start:start + _RUN])]
 
 
-def _declare(sample: list[bytes], lengths: list[str]) -> schema_pb2.Schema:
+def _leave_out(record: bytes, names: Sequence[str]) -> bytes:
+    example = tf.train.Example.FromString(record)
+    for name in names:
+        example.features.feature.pop(name, None)
+    return example.SerializeToString(deterministic=True)
+
+
+def _declare(sample: list[bytes], lengths: list[str], categories: list[str]) -> schema_pb2.Schema:
     """What TFDV must be told: sequences hold categories, not quantities, and text has no values worth counting."""
-    categories = schema_pb2.IntDomain(is_categorical=True)
+    numbers = schema_pb2.IntDomain(is_categorical=True)
     text = schema_pb2.StringDomain(is_categorical=schema_pb2.StringDomain.CATEGORICAL_NO)
     declared = schema_pb2.Schema()
     for name in lengths:
         for feature in (name, name + _LENGTH):
-            declared.feature.add(name=feature, type=schema_pb2.INT, int_domain=categories)
+            declared.feature.add(name=feature, type=schema_pb2.INT, int_domain=numbers)
     some = sample[::-(-len(sample) // 1000)]
     values: dict[str, set] = collections.defaultdict(set)
     for record in some:
@@ -146,7 +166,12 @@ def _declare(sample: list[bytes], lengths: list[str]) -> schema_pb2.Schema:
             values[name].update(feature.bytes_list.value)
     for name in sorted(values):
         if len(values[name]) > min(_FEW, len(some) / 2):
-            declared.feature.add(name=name, type=schema_pb2.BYTES, string_domain=text)
+            if name in categories:  # without a domain: a class that is not in a sample is no departure
+                declared.feature.add(name=name, type=schema_pb2.BYTES, annotation={'tag': [_CATEGORY]})
+            else:
+                declared.feature.add(name=name, type=schema_pb2.BYTES, string_domain=text)
+        elif name in categories and not values[name]:
+            declared.feature.add(name=name, type=schema_pb2.INT, int_domain=numbers)
     return declared
 
 
@@ -187,7 +212,7 @@ def _compare(found: statistics_pb2.DatasetFeatureStatisticsList, train: statisti
     """TFDV's anomalies of a split, with its drift from the training split for every feature of categories."""
     with_comparators = schema_pb2.Schema.FromString(schema.SerializeToString())
     for feature in with_comparators.feature:
-        if feature.int_domain.is_categorical or feature.domain:
+        if feature.int_domain.is_categorical or feature.domain or _CATEGORY in feature.annotation.tag:
             feature.drift_comparator.jensen_shannon_divergence.threshold = thresholds.get(feature.name, DRIFT)
     return tfdv.validate_statistics(found, with_comparators, previous_statistics=train)
 

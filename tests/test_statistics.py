@@ -9,7 +9,7 @@ import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from conftest import WORDS, write_pairs
-from data_prep import records, statistics, wmt, wmt_job
+from data_prep import imagenet, imagenet_job, records, statistics, wmt, wmt_job
 
 FOLDERS = ('examples', 'statistics', 'schema', 'anomalies')
 
@@ -187,3 +187,51 @@ def test_a_split_without_a_feature_departs_from_the_schema(tmp_path):
     (tmp_path / 'schema').mkdir()
     assert 'warning: test: inputs: Column is completely missing.' in describe(tmp_path)
     assert drifts(tmp_path, 'test').keys() == {'targets', 'targets_length'}
+
+
+def write_photos(folder, counts, size=(24, 16), boxes=False):
+    """Class folders with so many pictures each, all different."""
+    draw = np.random.default_rng(len(str(folder)))
+    for label, count in counts.items():
+        (folder / label).mkdir(parents=True)
+        for i in range(count):
+            noise = draw.integers(0, 256, (*size, 3), np.uint8)
+            (folder / label / f'{i}.jpg').write_bytes(tf.io.encode_jpeg(noise).numpy())
+            if boxes:
+                (folder / label / f'{i}.xml').write_text(
+                    '<a><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></a>')
+
+
+@pytest.mark.parametrize('classes, each', [(3, 80), (120, 6)])
+def test_pictures_are_described_without_their_pixels(tmp_path, classes, each):
+    """Classes and sizes are compared, also of more classes than TFDV takes for a domain; boxes may be in one split."""
+    names = [f'class{i:03}' for i in range(classes)]
+    write_photos(tmp_path / 'train', dict.fromkeys(names, each), boxes=True)
+    write_photos(tmp_path / 'alike', dict.fromkeys(names, each // 2))
+    write_photos(tmp_path / 'other', dict.fromkeys(names[:classes // 3], each), size=(30, 16))
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
+    imagenet_job.run(imagenet.Config(folder=str(tmp_path), train=['train'], validation=['alike'], test=['other']),
+                     str(tmp_path / 'examples'), [])
+    said = '\n'.join(describe(tmp_path))
+    assert 'warning: validation' not in said, said
+    assert re.search(r'warning: test: drifted from the training split, class by .* height by 1.00', said)
+    assert said.count('warning') == 1 and 'width' not in said
+    for split, heights in (('train', {24: classes * each}), ('test', {30: classes // 3 * each})):
+        found, number = load(tmp_path, split)
+        assert 'image' not in found and number == sum(heights.values())
+        buckets = found['height'].string_stats.rank_histogram.buckets
+        counted = {int(bucket.label): bucket.sample_count for bucket in buckets}
+        assert counted == heights
+    far = drifts(tmp_path, 'test')
+    assert far.keys() == {'class', 'height', 'width'} and far['width'].value == 0
+    given = dict.fromkeys(names, each), dict.fromkeys(names[:classes // 3], each)
+    assert far['class'].value == pytest.approx(divergence(*given), abs=1e-6)
+
+
+def test_of_large_records_fewer_are_read(corpus, monkeypatch):
+    folder, _ = corpus
+    train = records.open_split(str(folder / 'examples'), 'train')
+    monkeypatch.setattr(statistics, '_BYTES', int(301 * train.index['length'].mean()))
+    train.read = lambda numbers: list(numbers)
+    assert len(statistics.read_sample(train)) == 300

@@ -1,0 +1,206 @@
+"""What a net is shown of a picture, as TensorFlow operations that give the same eagerly and in a graph.
+
+A picture is rescaled until its shorter side is S, and a square of it is shown (Krizhevsky et al. 2 and 4.1; Simonyan &
+Zisserman 3.1; He et al. 2015, "Training"). In training the rescaled picture never exists: only the part of the JPEG
+file under the square is decoded, and that is resampled straight to its pixels. Resampling is by a triangle as wide as
+two pixels of the coarser of the two pictures, so that what shrinks is not aliased. Pixels are levels, 0 to 255, RGB.
+"""
+import dataclasses
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+SIDE = 256  # of the mean image
+LONGEST = 8  # times as long as wide: a file of 1 x 20,000 pixels, enlarged, would take more than 16 GB
+
+# A JPEG decoder interpolates colours of half the resolution between neighbours, which it lacks at a window's border.
+_MARGIN = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Pixels:
+    """What is known of a training set's pixels: of the central squares of its pictures, each rescaled until its shorter
+    side is `SIDE` and rounded to whole levels.
+
+    Attributes:
+      mean_image: [SIDE, SIDE, 3], the mean of those squares.
+      mean_rgb: [3], the mean of all their pixels.
+      covariance: [3, 3], that of red, green and blue over all their pixels, divided by the number of pixels.
+    """
+    mean_image: np.ndarray
+    mean_rgb: np.ndarray
+    covariance: np.ndarray
+
+
+class View:
+    """Shows pictures as a net is to see them.
+
+    Args:
+      pixels: of the training set.
+      crop, square, flip, colour, mean: see `data_prep.imagenet.Input`.
+      scales: the least S and the largest.
+    """
+
+    def __init__(self, pixels: Pixels, crop: int, scales: tuple[int, int], square: bool, flip: bool, colour: float,
+                 mean: Literal['pixel', 'rgb', 'none']):
+        self.crop, self.scales, self.square, self.flip, self.mean = crop, scales, square, flip, mean
+        self._colours = (colour * principal_colours(pixels.covariance)).astype(np.float32) if colour else None
+        # With a pixel of border, any place in the mean image lies between pixels.
+        self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
+        self._mean_rgb = pixels.mean_rgb.astype(np.float32)
+
+    @property
+    def scale(self) -> int:
+        """The scale of validation, Q = (S_min + S_max) / 2 (Simonyan & Zisserman 4.1)."""
+        return sum(self.scales) // 2
+
+    def training(self, encoded: tf.Tensor, size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """A random crop at a random scale, mirrored or not, its colours altered; all drawn from `seed` alone.
+
+        Args:
+          encoded: a JPEG file, a scalar string.
+          size: int32 [2], its height and width.
+          seed: int32 [2].
+
+        Returns:
+          float32 [crop, crop, 3].
+        """
+        least, largest = self.scales
+        u = tf.random.stateless_uniform([4], seed, alg='philox')
+        whole = rescaled(size, least + _up_to(u[0], largest - least))
+        inside, space = self._space(whole)
+        offset = inside + _up_to(u[1:3], space - self.crop)
+        image = self._less_mean(crop_jpeg(encoded, size, whole, offset, self.crop), whole, offset)
+        if self._colours is not None:
+            alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
+            image += tf.linalg.matvec(self._colours, alpha)
+        return tf.cond(u[3] < 0.5, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
+
+    def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """The central crop at the scale of validation; see `training`, of which nothing is drawn."""
+        whole = rescaled(size, self.scale)
+        inside, space = self._space(whole)
+        offset = inside + (space - self.crop) // 2
+        return self._less_mean(crop_jpeg(encoded, size, whole, offset, self.crop), whole, offset)
+
+    def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
+        """All that crops are taken from: the rescaled picture or, with `square`, its centre.
+
+        Args:
+          encoded: a JPEG or PNG file of any size, grey or in colour, a scalar string; transparency is left out.
+          scale: the shorter side.
+
+        Returns:
+          float32 [h, w, 3]; of a picture more than `LONGEST` times as long as wide, its middle.
+        """
+        pixels = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        size = tf.shape(pixels)[:2]
+        whole = rescaled(size, scale)
+        inside, space = self._space(whole)
+        shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
+        inside += (space - shown) // 2
+        return self._less_mean(resampled(pixels, size, whole, inside, shown), whole, inside)
+
+    def _space(self, whole: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Where in the rescaled picture crops may lie: its top and left, and its height and width, int32 [2] each."""
+        if not self.square:
+            return tf.zeros_like(whole), whole
+        space = tf.zeros_like(whole) + tf.reduce_min(whole)
+        return (whole - space) // 2, space
+
+    def _less_mean(self, image: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+        """What lies at `offset` in the rescaled picture, less the mean: the mean image fills the space for crops."""
+        if self.mean == 'none':
+            return image
+        if self.mean == 'rgb':
+            return image - self._mean_rgb
+        inside, space = self._space(whole)
+        shape = tf.shape(image)[:2]
+        middles = tf.cast(tf.stack([offset - inside, offset - inside + shape - 1]), tf.float32) + 0.5
+        places = middles * SIDE / tf.cast(space, tf.float32) + 0.5  # of the first and last pixel, counted in the border
+        corners = tf.reshape(places / (SIDE + 1), [1, 4])
+        return image - tf.image.crop_and_resize(self._mean_image, corners, [0], shape)[0]
+
+
+def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
+    """Uniform on [0, 1) -> uniform on the whole numbers 0 to `largest`."""
+    return tf.cast(u * tf.cast(largest + 1, tf.float32), tf.int32)
+
+
+def rescaled(size: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
+    """Height and width, int32 [2], of a picture of `size` [2] once its shorter side is `scale`; halves go up."""
+    short = tf.reduce_min(size)
+    return (2 * scale * size + short) // (2 * short)
+
+
+def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, shape: tf.Tensor,
+              start: tf.Tensor | int = 0) -> tf.Tensor:
+    """A part of a picture that was enlarged or reduced.
+
+    Args:
+      pixels: [h, w, 3], uint8 or float32: the picture, or as much of it as the part needs.
+      size: int32 [2], height and width of the picture.
+      whole: int32 [2], what they become.
+      offset: int32 [2], top and left of the part in what they become.
+      shape: int32 [2], of the part.
+      start: int32 [2], top and left of `pixels` in the picture.
+
+    Returns:
+      float32 [*shape, 3].
+    """
+    ratio = tf.cast(whole, tf.float64) / tf.cast(size, tf.float64)
+    moved = tf.cast(start, tf.float64) * ratio - tf.cast(offset, tf.float64)
+    return tf.raw_ops.ScaleAndTranslate(images=pixels[tf.newaxis], size=shape, scale=tf.cast(ratio, tf.float32),
+                                        translation=tf.cast(moved, tf.float32), kernel_type='triangle',
+                                        antialias=True)[0]
+
+
+def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int) -> tf.Tensor:
+    """What decoding a JPEG file, rescaling it and cropping it gives, of which no more is done than the crop needs.
+
+    Args:
+      encoded: the file, a scalar string.
+      size: int32 [2], its height and width.
+      whole: int32 [2], those of the rescaled picture.
+      offset: int32 [2], top and left of the crop in that.
+
+    Returns:
+      float32 [crop, crop, 3].
+    """
+    a_pixel = tf.cast(size, tf.float64) / tf.cast(whole, tf.float64)
+    reach = tf.maximum(a_pixel, 1) + _MARGIN
+    first, last = (tf.cast(at, tf.float64) * a_pixel for at in (offset, offset + crop))
+    start = tf.maximum(tf.cast(first - reach, tf.int32), 0)
+    stop = tf.minimum(tf.cast(last + reach, tf.int32) + 1, size)
+    pixels = tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3)
+    return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
+
+
+def rescale(pixels: tf.Tensor, scale: int) -> tf.Tensor:
+    """[h, w, 3] -> float32 [h', w', 3], whose shorter side is `scale`."""
+    size = tf.shape(pixels)[:2]
+    whole = rescaled(size, scale)
+    return resampled(pixels, size, whole, tf.zeros_like(whole), whole)
+
+
+def central_square(pixels: tf.Tensor, side: int = SIDE) -> tf.Tensor:
+    """[h, w, 3] -> float32 [side, side, 3]: the middle of the picture rescaled until its shorter side is `side`."""
+    size = tf.shape(pixels)[:2]
+    whole = rescaled(size, side)
+    return resampled(pixels, size, whole, (whole - side) // 2, tf.constant([side, side]))
+
+
+def principal_colours(covariance: np.ndarray) -> np.ndarray:
+    """The [3, 3] matrix by which Krizhevsky et al. 4.1 alter colours: [p1, p2, p3] diag(l1, l2, l3).
+
+    Its product with (a1, a2, a3) is added to every pixel. The paper's l are those of intensities from 0 to 1: of levels
+    from 0 to 255 they would be 65,025 times as large, and a deviation of 0.1 would change a picture by hundreds of
+    levels. So l here are the eigenvalues of the covariance of levels / 255, and the sum is again in levels.
+
+    Args:
+      covariance: [3, 3], of levels.
+    """
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[np.newaxis], 0)
+    return vectors * np.sign(largest) * eigenvalues / 255  # of either sign: one is chosen, so that runs repeat

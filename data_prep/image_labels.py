@@ -1,0 +1,200 @@
+"""What is said of pictures in files beside them: their classes, what classes are called, and where things are.
+
+As ILSVRC (development kit, bounding boxes), Kaggle's ImageNet and Tiny ImageNet ship it.
+"""
+import csv
+import hashlib
+import io
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+
+from data_prep import UserError
+
+_WNID = re.compile(r'n\d{8}\b')
+_BOX = np.dtype([('stem', '<u8'), ('folder', '<u4'), ('file', '<u4'), ('offset', '<u8'), ('length', '<i4')])
+
+
+class Synsets(NamedTuple):
+    """ILSVRC's numbers of classes -> ids, and ids -> what they are called."""
+    ids: dict[str, str]
+    words: dict[str, str]
+
+
+def _lines(content: bytes, path: str) -> list[str]:
+    try:
+        return [line.strip() for line in content.decode('utf-8-sig').splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise UserError(f'{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.') from error
+
+
+def classes(content: bytes, path: str) -> list[str]:
+    """Class ids, one a line; of a line that begins with a WordNet id, only that."""
+    return [match[0] if (match := _WNID.match(line)) else line for line in _lines(content, path)]
+
+
+def words(content: bytes, path: str) -> dict[str, str]:
+    """Class id -> what it is called, from lines like `n01440764<tab>tench, Tinca tinca`, or with a blank."""
+    rows = [re.split('[\t ]', line, maxsplit=1) for line in _lines(content, path)]
+    return {row[0]: row[1].strip() for row in rows if len(row) == 2}
+
+
+def synsets(content: bytes, path: str) -> Synsets:
+    """The development kit's meta.mat, or lines of a WordNet id, a number and maybe a name, as in map_clsloc.txt.
+
+    Raises:
+      UserError: it is neither.
+    """
+    rows = []
+    if path.endswith('.mat'):
+        try:
+            from scipy import io as matlab
+            table = matlab.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']
+            number, wnid, called = table.dtype.names[:3]
+            rows = [(str(int(row[number])), str(row[wnid]), str(row[called])) for row in table]
+        except Exception as error:  # scipy raises this and that over a damaged file
+            raise UserError(f'data.synsets: {path} cannot be read as ILSVRC\'s meta.mat ({error}); it needs scipy; '
+                            'or give a text with a WordNet id and its number a line.') from error
+    else:
+        for line in _lines(content, path):
+            wnid, number = _WNID.search(line), re.search(r'(?<!\S)\d+(?!\S)', line)
+            if wnid and number:
+                rest = [part for part in line.split() if part not in (wnid[0], number[0])]
+                rows.append((number[0], wnid[0], ' '.join(rest).replace('_', ' ')))
+    if not rows:
+        raise UserError(f'data.synsets: {path} has no line with a WordNet id and a number.')
+    return Synsets({number: wnid for number, wnid, _ in rows}, {wnid: called for _, wnid, called in rows if called})
+
+
+def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str] | dict[str, str]:
+    """The classes of pictures, by ids or by ILSVRC's numbers.
+
+    Args:
+      content: a class a line, in the order of the pictures' names; or Kaggle's LOC_val_solution.csv.
+      path: its name.
+      numbers: `Synsets.ids`, or nothing.
+
+    Returns:
+      One class id a picture; of the CSV, picture names without ending -> ids.
+
+    Raises:
+      UserError: a number is not one of `numbers`.
+    """
+    lines = _lines(content, path)
+    if lines and lines[0].startswith('ImageId,'):
+        return {row[0]: row[1].split()[0] for row in csv.reader(lines[1:]) if len(row) > 1 and row[1].strip()}
+    found = classes(content, path)
+    for line, label in enumerate(found, 1):
+        if numbers and label.isdigit() and label not in numbers:
+            raise UserError(f'{path}, line {line}: there is no class {label} in data.synsets.')
+    return [numbers.get(label, label) for label in found]
+
+
+def annotations(content: bytes, path: str) -> dict[str, str]:
+    """Tiny ImageNet's val_annotations.txt: picture names -> class ids."""
+    rows = [line.split() for line in _lines(content, path)]
+    return {row[0]: row[1] for row in rows if len(row) == 6}
+
+
+class BoxRange(NamedTuple):
+    """Where it is said what is where in a picture: a Pascal VOC XML file, or a line of Tiny ImageNet's `_boxes.txt` or
+    `_annotations.txt`. `stem` and `folder` are hashes of the picture's name without ending and of the folder's."""
+    stem: int
+    folder: int
+    file: str
+    offset: int
+    length: int
+
+
+def box_ranges(name: str, file: str, offset: int, length: int, text: bytes | None) -> Iterator[BoxRange]:
+    """The ranges of a file of boxes.
+
+    Args:
+      name: its path, of which the last folder counts.
+      file, offset, length: where its bytes are.
+      text: those, if it has a line a picture; an XML file is one range.
+    """
+    near = _hash(posixpath.basename(posixpath.dirname(name)), 4)
+    if text is None:
+        yield BoxRange(_stem(name), near, file, offset, length)
+        return
+    for line in text.splitlines(keepends=True):
+        if line.strip():
+            yield BoxRange(_stem(line.split()[0].decode(errors='replace')), near, file, offset, len(line))
+        offset += len(line)
+
+
+def pack(ranges: Iterable[BoxRange]) -> tuple[list[str], bytes]:
+    """Ranges in 28 bytes each, so that every worker can have all of them, and the files they lie in."""
+    files: dict[str, int] = {}
+    rows = [(*each[:2], files.setdefault(each.file, len(files)), *each[3:]) for each in ranges]
+    return list(files), np.array(rows, _BOX).tobytes()
+
+
+def merge(parts: Iterable[tuple[list[str], bytes]]) -> tuple[list[str], bytes]:
+    """Many packs as one, in an order that does not depend on theirs."""
+    files: list[str] = []
+    arrays = [np.empty(0, _BOX)]
+    for names, rows in sorted(parts):
+        arrays.append(np.frombuffer(rows, _BOX).copy())
+        arrays[-1]['file'] += len(files)
+        files += names
+    return files, np.sort(np.concatenate(arrays), order=['stem', 'file', 'offset']).tobytes()
+
+
+def find_boxes(merged: tuple[list[str], bytes], name: str, label: str) -> list[tuple[str, int, int]]:
+    """File, offset and length of all that is said of a picture.
+
+    Where pictures of one name are spoken of in several folders, the folder called like the picture's class counts.
+    """
+    files, rows = merged[0], np.frombuffer(merged[1], _BOX)
+    stem = np.uint64(_stem(name))
+    own = rows[np.searchsorted(rows['stem'], stem):np.searchsorted(rows['stem'], stem, 'right')]
+    of_class = own[own['folder'] == _hash(label, 4)]
+    if not len(of_class) and len(np.unique(own['folder'])) > 1:
+        return []
+    rows = of_class if len(of_class) else own
+    return [(files[row['file']], int(row['offset']), int(row['length'])) for row in rows]
+
+
+def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, float, float]]:
+    """The boxes of a range as (xmin, ymin, xmax, ymax), in fractions of width and height; those without area left out.
+
+    Args:
+      text: the range's bytes.
+      height, width: of the picture, for a range that does not say its own.
+
+    Raises:
+      ValueError: the text is neither of the two kinds.
+    """
+    if text.lstrip().startswith(b'<'):
+        try:
+            root = ElementTree.fromstring(text)
+        except ElementTree.ParseError as error:
+            raise ValueError(f'no XML: {error}') from error
+        width = int(root.findtext('size/width') or 0) or width
+        height = int(root.findtext('size/height') or 0) or height
+        found: list = [[box.findtext(side) for side in ('xmin', 'ymin', 'xmax', 'ymax')] for box in root.iter('bndbox')]
+    else:
+        found = [text.decode().split()[1:][-4:]]
+        if len(found[0]) < 4:
+            raise ValueError('no four numbers')
+    result = []
+    for box in found:
+        x, y = (sorted(min(1., max(0., float(at or '') / side)) for at in ends)
+                for ends, side in ((box[::2], width), (box[1::2], height)))
+        if x[0] < x[1] and y[0] < y[1]:
+            result.append((x[0], y[0], x[1], y[1]))
+    return result
+
+
+def _stem(name: str) -> int:
+    return _hash(posixpath.splitext(posixpath.basename(name))[0], 8)
+
+
+def _hash(text: str, size: int) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=size).digest(), 'little')

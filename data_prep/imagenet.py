@@ -1,0 +1,235 @@
+"""Labelled pictures: what one is, as files, as a tf.Example and as a batch (Krizhevsky et al. 2).
+
+The Beam job is in `imagenet_job.py`, which alone needs Beam.
+"""
+import dataclasses
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import UserError, archives, image_input, records
+from data_prep.input_pipeline import InputConfig
+
+SPLITS = ('train', 'validation', 'test')
+UNIT = 'images'
+LABELS = 'labels.json'
+PIXELS = 'pixels.npz'
+
+
+@dataclasses.dataclass
+class Config:
+    """Where the pictures are.
+
+    A split is a list of folders and tar archives (.tar, .tar.gz, .tgz) of class folders; a path may go on inside an
+    archive, to the folder that holds them: `cifar10_train.tar.gz/train`. A tar is taken for a folder called like it, so
+    `ILSVRC2012_img_train.tar`, a tar of a tar a class, is listed as it is, and so is Tiny ImageNet's folder, or its
+    `val` with `val_annotations.txt` in it. Where pictures lie in no class folders, as in `ILSVRC2012_img_val.tar`,
+    `validation_labels` (or `test_labels`) is a text with one class a line in the order of their names: its id or, with
+    `synsets` (`ILSVRC2012_devkit_t12.tar.gz/ILSVRC2012_devkit_t12/data/meta.mat` or a text of a WordNet id and a number
+    a line), ILSVRC's number; or it is Kaggle's LOC_val_solution.csv.
+
+    Of a split that lists nothing, `validation_fraction` or `test_fraction` of the training pictures are split off, by a
+    hash of class and file name. Classes are the training folders in alphabetical order, or the lines of `labels`;
+    `words` says what they are called (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal
+    VOC XML, as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` stands for all of it: scikit-learn's digits.
+
+    JPEG is kept as it came if it is RGB or grey, unless `resize` asks for pictures with a shorter side of at most that;
+    PNG and CMYK become JPEG of quality 95. What is larger than `max_pixels` by its header is not decoded. Training
+    pictures that are also in validation or test, byte by byte, are counted, and filtered if `remove_duplicates`. A file
+    that is in two classes of a split is a dead letter, wherever it is.
+    """
+    samples: str = ''
+    folder: str = ''
+    train: list[str] = dataclasses.field(default_factory=list)
+    validation: list[str] = dataclasses.field(default_factory=list)
+    test: list[str] = dataclasses.field(default_factory=list)
+    validation_fraction: float = 0.0
+    test_fraction: float = 0.0
+    validation_labels: str = ''
+    test_labels: str = ''
+    synsets: str = ''
+    labels: str = ''
+    words: str = ''
+    boxes: list[str] = dataclasses.field(default_factory=list)
+    resize: int | None = None
+    max_pixels: int = 100_000_000
+    remove_duplicates: bool = False
+    max_dead_letters: float = 0.01
+    images_per_block: int = 10000
+    images_per_shard: int = 1000
+
+    def __post_init__(self):
+        if not 0 <= self.max_dead_letters <= 1:
+            raise ValueError(f'max_dead_letters is a fraction of the pictures, 0 to 1; it is {self.max_dead_letters}')
+        if self.samples not in ('', 'digits'):
+            raise ValueError(f'samples must be digits or empty; it is {self.samples!r}')
+        if self.samples:
+            if self.train or self.validation_fraction or self.test_fraction:
+                raise ValueError('samples come with their own validation and test pictures; leave out train, '
+                                 'validation_fraction and test_fraction')
+            return
+        if not self.train:
+            raise ValueError('train must list folders or archives of class folders; for example --set '
+                             'data.train=[photos]')
+        for split in SPLITS[1:]:
+            if bool(getattr(self, split)) == bool(self.fraction(split)):
+                raise ValueError(f'{split} must list folders or archives, or {split}_fraction split a part off the '
+                                 f'training pictures; for example --set data.{split}_fraction=0.1')
+        if not self.validation_fraction + self.test_fraction < 1:
+            raise ValueError('validation_fraction and test_fraction leave nothing for training')
+
+    def fraction(self, split: str) -> float:
+        return getattr(self, f'{split}_fraction', 0.0)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name) if name else ''
+
+    def files(self, split: str) -> list[str]:
+        """What a split is made of, below `folder` if one is given: of what lies in an archive, the archive; and class
+        folders, whose times tell what was added or removed."""
+        listed = getattr(self, split)
+        if split == 'train':
+            listed = [*listed, *self.boxes, *filter(None, (self.labels, self.words, self.synsets))]
+        elif (labels := getattr(self, f'{split}_labels')):
+            listed = [*listed, labels]
+        paths = [archives.split(self.path(file))[0] for file in listed]
+        below = [os.path.join(path, name) for path in paths if '://' not in path and os.path.isdir(path)
+                 for name in sorted(os.listdir(path))]
+        return list(dict.fromkeys([*paths, *filter(os.path.isdir, below)]))
+
+
+@dataclasses.dataclass
+class Input(InputConfig):
+    """How pictures become batches.
+
+    A picture is rescaled until its shorter side is S, and of that a square of side `crop` is shown: in training
+    anywhere, otherwise in the middle. `scales` is S, or the least and the largest, between which it is drawn (Simonyan
+    & Zisserman 3.1); validation takes their mean. `square` cuts the picture to its central S x S first (Krizhevsky et
+    al. 2). Training mirrors half of the squares if `flip`, and moves all colours of one along the principal components
+    of the training set's, with `colour` for the deviation of alpha (4.1; 0 leaves them). `mean` is what is subtracted:
+    that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`).
+    """
+    rows: int | None = 128
+    crop: int = 224
+    scales: list[int] = dataclasses.field(default_factory=lambda: [256])
+    square: bool = False
+    flip: bool = True
+    colour: float = 0.1
+    mean: Literal['pixel', 'rgb', 'none'] = 'pixel'
+
+    def __post_init__(self):
+        if len(self.scales) not in (1, 2) or self.scales != sorted(self.scales):
+            raise ValueError(f'scales must be one side or the least and the largest; it is {self.scales}')
+        if self.scales[0] < self.crop:
+            raise ValueError(f'scales: a picture of {self.scales[0]} pixels has no room for a crop of {self.crop}')
+        if self.buckets or self.tokens:
+            raise ValueError('pictures have no length: give rows, and neither buckets nor tokens')
+
+
+def prepare(config: Config, folder: str, argv: list[str]) -> dict:
+    """Runs the Beam job; see `imagenet_job.run`."""
+    from data_prep import imagenet_job
+    return imagenet_job.run(config, folder, argv)
+
+
+def build(pipeline, config: Config, folder: str) -> None:
+    """Adds the job's steps to a Beam pipeline and looks at no file; see `imagenet_job.build`."""
+    from data_prep import imagenet_job
+    imagenet_job.build(pipeline, config, folder)
+
+
+def decoder(folder: str, config: Input, training: bool) -> Callable:
+    """What makes a batch of records.
+
+    Returns:
+      (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> `image` float32 [n, crop, crop, 3], less the mean, and
+      `label` int32 [n]. An empty record becomes zeros and label -1. In training every draw follows from the row's seed;
+      otherwise nothing is drawn.
+    """
+    view = _view(folder, config)
+    features = {'image': tf.io.FixedLenFeature([], tf.string, ''), 'label': tf.io.FixedLenFeature([], tf.int64, -1),
+                'height': tf.io.FixedLenFeature([], tf.int64, 0), 'width': tf.io.FixedLenFeature([], tf.int64, 0)}
+    shape = [config.crop, config.crop, 3]
+
+    def show(encoded, size, seed):
+        return tf.cond(size[0] > 0, lambda: view.training(encoded, size, seed) if training else
+                       view.central(encoded, size), lambda: tf.zeros(shape))
+
+    def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
+        del length
+        parsed = tf.io.parse_example(serialized, features)
+        sizes = tf.cast(tf.stack([parsed['height'], parsed['width']], 1), tf.int32)
+        image = tf.map_fn(lambda row: show(*row), (parsed['image'], sizes, seeds),
+                          fn_output_signature=tf.TensorSpec(shape))
+        return {'image': image, 'label': tf.cast(parsed['label'], tf.int32)}
+    return decode
+
+
+class Assets:
+    """What a served model needs of a data set: what its classes are, and how it shows a picture.
+
+    Attributes:
+      names: class ids, in the order of labels.
+      descriptions: what they are called, or the ids.
+      scale: the shorter side of pictures in validation.
+    """
+
+    def __init__(self, folder: str, config: Input):
+        pairs = json.loads(_content(folder, LABELS))
+        self.names, self.descriptions = [name for name, _ in pairs], [called for _, called in pairs]
+        self._view = _view(folder, config)
+        self.scale = self._view.scale
+
+    def picture(self, encoded: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
+        """A file, JPEG or PNG, as training crops see it before they are cut: float32 [h, w, 3], less the mean.
+
+        Args:
+          encoded: a scalar string.
+          size: the shorter side.
+        """
+        return self._view.picture(encoded, size)
+
+
+def assets(folder: str, config: Input | None = None) -> Assets:
+    """What a served model needs of the data set.
+
+    Raises:
+      UserError: files of it are missing or altered.
+    """
+    return Assets(folder, config or Input())
+
+
+def examples(serialized: list[bytes]) -> tuple[list[bytes], dict[str, list[str]]]:
+    """Serialized tf.Examples as people and models see them.
+
+    Returns:
+      What a model is asked, encoded pictures; and text by column: `target`, the class id, `file` and `kind`.
+    """
+    parsed = tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string, '')
+                                              for name in ('image', 'class', 'file', 'kind')})
+    text = {name: [value.decode() for value in column.numpy()] for name, column in parsed.items() if name != 'image'}
+    return parsed['image'].numpy().tolist(), {'target': text['class'], 'file': text['file'], 'kind': text['kind']}
+
+
+def _view(folder: str, config: Input) -> image_input.View:
+    arrays = np.load(io.BytesIO(_content(folder, PIXELS)), allow_pickle=False)
+    pixels = image_input.Pixels(arrays['mean_image'], arrays['mean_rgb'], arrays['covariance'])
+    return image_input.View(pixels, config.crop, (config.scales[0], config.scales[-1]), config.square, config.flip,
+                            config.colour, config.mean)
+
+
+def _content(folder: str, name: str) -> bytes:
+    """A file of the data set, if it is as it was written."""
+    path = os.path.join(folder, name)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path, 'rb') as file:
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() == records.read_manifest(folder)['sha256'][name]:
+            return content
+    raise UserError(f'{path} is missing or not what was written; run `python -m pipelines.prepare` again.')

@@ -1,0 +1,332 @@
+"""Labelled pictures -> TFRecords, one tf.Example a picture (Krizhevsky et al. 2), as one Beam job.
+
+Pictures never pass a shuffle. A scan of each folder or archive, of a tar its headers only, yields where the bytes of
+each are; those few numbers are dealt to shards by a stable hash, so that every shard holds all classes. A shard's
+writer (`image_shards.py`) reads the bytes itself, decodes each picture once and writes them in the order of the hash;
+those for training it adds up, pixel by pixel, in whole numbers. So memory grows by 160 bytes a picture (measured to
+300,000), whatever its size, and a rerun gives the same bytes. Equal files are found by hashes, for which all are read
+once more.
+"""
+import dataclasses
+import hashlib
+import io
+import itertools
+import json
+import os
+import posixpath
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from data_prep import UserError, image_labels, image_sources, records
+from data_prep.image_shards import Item, MergedSums, Shard, letter, new_counts, order, write_letters
+from data_prep.image_sources import BOXES, Source
+from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
+
+_PROBLEMS = 'problems.json'
+_PARTS = 64  # in which hashes are compared
+Pack = tuple[str, tuple[int, bytes]]  # split, number of items, items
+
+
+def run(config: Config, folder: str, argv: list[str]) -> dict:
+    """Prepares a set of labelled pictures.
+
+    Args:
+      config: files and settings.
+      folder: an empty folder for the data set.
+      argv: Beam's own flags, `--runner DataflowRunner …`.
+
+    Returns:
+      The manifest.
+
+    Raises:
+      UserError: a source is missing, damaged or has no classes, a split holds no usable picture, or more pictures than
+        `max_dead_letters` cannot be used. No manifest is written then.
+    """
+    if config.samples:
+        _make_samples(os.path.join(folder, 'raw'))
+    for source in sources(_with_samples(config, folder)):
+        image_sources.look_for(source)
+    with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
+        build(pipeline, config, folder)
+    return _finish(folder)
+
+
+def sources(config: Config) -> list[Source]:
+    """What is read, boxes too."""
+    return [source for split in (*SPLITS, BOXES) for source in image_sources.sources(
+        split, config.folder, getattr(config, split), config.path(getattr(config, f'{split}_labels', '')))]
+
+
+def _with_samples(config: Config, folder: str) -> Config:
+    """The configuration in terms of files; those of `samples` are in a data set's folder."""
+    if not config.samples:
+        return config
+    from data_prep import sample_images
+    return dataclasses.replace(config, samples='', folder=os.path.join(folder, 'raw'), **sample_images.FILES)
+
+
+def _make_samples(folder: str) -> None:
+    """Makes the demo's pictures, on this machine, and puts them where workers can read them."""
+    from data_prep import sample_images
+    tf.io.gfile.makedirs(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        for path in sample_images.write_digits(scratch):
+            tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)), overwrite=True)
+
+
+def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
+    """The job's graph; looks at no file."""
+    config = _with_samples(config, folder)
+    once = pipeline | 'Once' >> beam.Create([folder])
+    cut = (pipeline
+           | 'Sources' >> beam.Create(sources(config))
+           | 'Spread' >> beam.Reshuffle()
+           | 'Scan' >> beam.ParDo(_Scan(config, folder)).with_outputs('problems', 'boxes', 'refused', main='packs'))
+    names = cut.packs | 'Names' >> beam.Map(_names, config)
+    classes = once | 'Classes' >> beam.Map(_classes, config, beam.pvalue.AsList(names))
+    boxes = once | 'Boxes' >> beam.Map(_boxes, beam.pvalue.AsList(cut.boxes))
+    totals = cut.packs | 'Count' >> beam.Map(_count) | 'Total' >> beam.CombinePerKey(sum)
+    repeats = (cut.packs
+               | 'Spread packs' >> beam.Reshuffle()
+               | 'Hash' >> beam.FlatMap(_hash_files)
+               | 'Group hashes' >> beam.GroupByKey()
+               | 'Find repeats' >> beam.FlatMap(_find_repeats))
+    problems = beam.pvalue.AsList(cut.problems)
+    written = (cut.packs
+               | 'Deal' >> beam.FlatMap(_deal, config.images_per_shard, beam.pvalue.AsDict(totals))
+               | 'Group' >> beam.GroupByKey()  # of names and numbers
+               | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(classes),
+                                       beam.pvalue.AsSingleton(boxes), beam.pvalue.AsDict(repeats), problems)
+               .with_outputs('sums', main='shards'))
+    pixels = written.sums | 'Add' >> beam.CombineGlobally(MergedSums())
+    (once
+     | 'Commit' >> beam.Map(_commit, config, beam.pvalue.AsList(written.shards), beam.pvalue.AsList(cut.refused),
+                            problems, beam.pvalue.AsSingleton(classes), beam.pvalue.AsSingleton(pixels)))
+
+
+class _Scan(beam.DoFn):
+    """Source -> packs, (split, items); a source that cannot be read is a problem, in one sentence."""
+
+    def __init__(self, config: Config, folder: str):
+        self.config, self.folder = config, folder
+
+    def process(self, source):
+        try:
+            yield from self._scan(source)
+        except UserError as error:
+            yield beam.pvalue.TaggedOutput('problems', str(error))
+
+    def _scan(self, source):
+        scratch = os.path.join(self.folder, 'unpacked', f'{source.split}-{source.number}')
+        tf.io.gfile.makedirs(scratch)
+        packs: dict[str, list] = {split: [] for split in (*SPLITS, BOXES)}
+        refused = []
+        for found in image_sources.scan(source, scratch, _synsets(self.config).ids):
+            if isinstance(found, image_sources.Found):
+                refused.append(letter(self.config, posixpath.join(source.listed, found.name), found.offset,
+                                      found.reason))
+                continue
+            split, item = self._item(source, found)
+            packs[split].append(item)
+            if len(packs[split]) == self.config.images_per_block:
+                yield self._pack(split, packs[split])
+                packs[split] = []
+        yield from (self._pack(split, pack) for split, pack in packs.items() if pack)
+        if refused:
+            write_letters(self.folder, f'{source.split}-scan-{source.number:03d}', refused)
+            yield beam.pvalue.TaggedOutput('refused', (source.split, len(refused)))
+
+    def _pack(self, split, items):
+        if split == BOXES:
+            return beam.pvalue.TaggedOutput('boxes', image_labels.pack(items))
+        return split, (len(items), _pack(items))
+
+    def _item(self, source, found):
+        """What was found, and its split: its source's, or one that a part of the training pictures is split off for."""
+        if isinstance(found, image_labels.BoxRange):
+            return BOXES, found
+        (name, *where, _), label = found
+        item = (*where, posixpath.join(source.listed, name), label)
+        if source.split == 'train':
+            place = order(label, name)[0] / (1 << 64)
+            for split in SPLITS[1:]:
+                place -= self.config.fraction(split)
+                if place < 0:
+                    return split, item
+        return source.split, item
+
+
+def _pack(rows: list) -> bytes:
+    """What passes a shuffle, names mostly, in a quarter of the bytes."""
+    return zlib.compress(json.dumps(rows).encode(), 1)
+
+
+def _unpack(packed: bytes) -> list:
+    return json.loads(zlib.decompress(packed))
+
+
+def _synsets(config: Config) -> image_labels.Synsets:
+    path = config.path(config.synsets)
+    return image_labels.synsets(image_sources.read_small(path), path) if path else image_labels.Synsets({}, {})
+
+
+def _names(pack: Pack, config: Config) -> tuple[str, ...]:
+    """The classes of a pack from the training folders."""
+    split, (_, items) = pack
+    return tuple({label for *_, label in _unpack(items)}) if split == 'train' or config.fraction(split) else ()
+
+
+def _classes(folder: str, config: Config, names: list[tuple[str, ...]]) -> tuple[str, list[tuple[str, str]]]:
+    """What is wrong with the classes, or nothing; and (id, description) of each, in the order of labels."""
+    del folder
+    try:
+        ids = sorted(set(itertools.chain(*names)))
+        if config.labels:
+            ids = image_labels.classes(image_sources.read_small(config.path(config.labels)), config.labels)
+        words = _synsets(config).words
+        if config.words:
+            words |= image_labels.words(image_sources.read_small(config.path(config.words)), config.words)
+    except UserError as error:
+        return str(error), []
+    if len(set(ids)) < len(ids):
+        return f'data.labels: {config.labels} names a class twice.', []
+    if len(ids) < 2:
+        return (f'data.{"labels" if config.labels else "train"} has {f"one class, {ids[0]}" if ids else "no picture"}; '
+                'name the folder, or the one inside an archive, that holds the class folders.'), []
+    return '', [(name, words.get(name, name)) for name in ids]
+
+
+def _boxes(folder: str, parts: list) -> tuple[list[str], bytes]:
+    del folder
+    return image_labels.merge(parts)
+
+
+def _count(pack: Pack) -> tuple[str, int]:
+    return pack[0], pack[1][0]
+
+
+def _deal(pack: Pack, images_per_shard: int, totals: dict[str, int]) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """A pack's items by shard: ((split, shard), items)."""
+    split, (_, items) = pack
+    shards = -(-totals[split] // images_per_shard)
+    dealt: dict[int, list] = {}
+    for item in _unpack(items):
+        *_, name, label = item
+        dealt.setdefault(order(label, name)[1] % shards, []).append(item)
+    yield from (((split, shard), _pack(part)) for shard, part in dealt.items())
+
+
+def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
+    """Hashes of files, in parts that can be compared apart: (part, [(hash, split, class, name), …])."""
+    split, (_, items) = pack
+    parts: dict[int, list] = {}
+    for item in map(Item._make, _unpack(items)):
+        try:
+            content = image_sources.read(*item[:3])
+        except OSError:
+            continue  # its shard says so
+        if content:
+            digest = hashlib.blake2b(content, digest_size=16)
+            parts.setdefault(digest.digest()[0] % _PARTS, []).append((digest.hexdigest(), split, item.label, item.name))
+    yield from ((part, _pack(rows)) for part, rows in parts.items())
+
+
+def _find_repeats(part: tuple[int, Iterable[bytes]]) -> Iterator:
+    """The files that occur more than once, as `image_shards.Shard` wants to know of them."""
+    rows = sorted(itertools.chain(*map(_unpack, part[1])))
+    for _, group in itertools.groupby(rows, key=lambda row: row[0]):
+        same = list(group)
+        held = {split for _, split, _, _ in same}
+        for _, split, label, name in same:
+            also = tuple(other for other in SPLITS[SPLITS.index(split) + 1:] if other in held)
+            other = next((f'{theirs} as {file}' for _, there, theirs, file in same
+                          if there == split and theirs != label), '')
+            if also or other:
+                yield (split, name), (also, other)
+
+
+class _WriteShard(beam.DoFn):
+    """((split, shard), items) -> the shard's manifest entry and counts; and the sums of its training pixels."""
+
+    def __init__(self, config: Config, folder: str):
+        self.config, self.folder = config, folder
+
+    def process(self, element, classes, boxes, repeats, problems):
+        if not problems and not classes[0]:  # else nothing will be committed
+            yield from self._write(*element, classes[1], boxes, repeats)
+
+    def _write(self, key, packs, pairs, boxes, repeats):
+        split, number = key
+        name = f'part-{number:05d}'
+        writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'{name}.tfrecord'))
+        shard = Shard(self.config, split, {label: i for i, (label, _) in enumerate(pairs)}, boxes, repeats)
+        items = sorted(map(Item._make, itertools.chain(*map(_unpack, packs))),
+                       key=lambda item: (order(item.label, item.name)[1], item.name))
+        try:
+            for record in shard.records(items):
+                writer.write(record)
+            entry = writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+        if shard.letters:
+            write_letters(self.folder, f'{split}-{name}', shard.letters)
+        for key, value in shard.counts.items():
+            Metrics.counter('images', f'{split}_{key}').inc(value)
+        yield entry, split, shard.counts
+        if split == 'train':
+            yield beam.pvalue.TaggedOutput('sums', shard.sums)
+
+
+def _commit(folder: str, config: Config, written: list, refused: list[tuple[str, int]], problems: list[str],
+            classes: tuple[str, list[tuple[str, str]]], pixels: dict[str, np.ndarray]) -> None:
+    """Writes the manifest last of all, or what stands against it."""
+    totals = {split: new_counts(split) for split in SPLITS}
+    for _, split, counts in written:
+        for key, value in counts.items():
+            totals[split][key] += value
+    for split, number in refused:
+        for key in ('read', 'dead_letters'):
+            totals[split][key] += number
+    problem, pairs = classes
+    problems = sorted(problems) or [problem] * bool(problem) or _refusals(totals, config)
+    if problems:
+        records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
+        return
+    arrays = io.BytesIO()
+    np.savez(arrays, **pixels)
+    files = {LABELS: json.dumps(pairs, ensure_ascii=False).encode(), PIXELS: arrays.getvalue()}
+    for name, content in files.items():
+        records.write_atomically(os.path.join(folder, name), content)
+    records.write_manifest(folder, [entry for entry, _, _ in written], (), totals, {
+        'model': {'classes': len(pairs)}, 'categories': ['class', 'height', 'width'], 'binary': ['image'],
+        'sha256': {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}})
+
+
+def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
+    for split, counts in totals.items():
+        if counts['dead_letters'] > config.max_dead_letters * max(1, counts['read']):
+            return [f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} pictures cannot be used, more than '
+                    f'data.max_dead_letters {config.max_dead_letters} allows; see dead_letters/ for file and reason.']
+        if not counts['written']:
+            return [f'data.{split} holds no usable picture: {counts["read"]:,} read, '
+                    f'{counts["filtered_duplicate"]:,} also held out, {counts["dead_letters"]:,} dead letters.']
+    return []
+
+
+def _finish(folder: str) -> dict:
+    if tf.io.gfile.exists(os.path.join(folder, 'unpacked')):
+        tf.io.gfile.rmtree(os.path.join(folder, 'unpacked'))
+    path = os.path.join(folder, _PROBLEMS)
+    if tf.io.gfile.exists(path):
+        with tf.io.gfile.GFile(path, 'rb') as file:
+            problems = json.loads(file.read())
+        raise UserError(problems[0] + (f' ({len(problems) - 1} more such in {path})' if problems[1:] else ''))
+    return records.read_manifest(folder)

@@ -1,0 +1,107 @@
+"""Encoded pictures: what a file is by its first bytes, how large it says it is, and only then its pixels.
+
+JPEG and PNG are read, whatever their names say. A JPEG file of one or three colours is kept as it is; CMYK and PNG
+become RGB JPEG, of 8 bits and without transparency. Everything else is refused with a reason.
+"""
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import image_input
+
+QUALITY = 95  # of what is encoded here
+_PNG = b'\x89PNG\r\n\x1a\n'
+_OTHERS = {b'GIF8': 'GIF', b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP',
+           b'\0\0\0\x0cjP': 'JPEG 2000', b'%PDF': 'PDF', b'\x1f\x8b': 'gzip', b'PK\x03\x04': 'zip'}
+
+
+class Unreadable(Exception):
+    """No picture can be had from a file; says why, for the dead letters."""
+
+
+class Header(NamedTuple):
+    """What a file says of itself; `keep` if it is JPEG that can stay as it is."""
+    height: int
+    width: int
+    keep: bool
+
+
+class Picture(NamedTuple):
+    """A picture as it is stored: RGB or grey JPEG.
+
+    `square` is its middle, uint8 [256, 256, 3], if that was wanted.
+    """
+    encoded: bytes
+    height: int
+    width: int
+    square: np.ndarray | None
+
+
+def header(data: bytes, max_pixels: int) -> Header:
+    """Reads a file's header, and decodes nothing.
+
+    Raises:
+      Unreadable: it is neither JPEG nor PNG, or would have more pixels.
+    """
+    if data.startswith(b'\xff\xd8'):
+        try:  # the decoder's own reading, which cannot come to another size than decoding does
+            height, width, colours = tf.io.extract_jpeg_shape(data).numpy().tolist()
+        except tf.errors.InvalidArgumentError as error:
+            raise Unreadable('damaged or cut short: its JPEG header cannot be read') from error
+        found = Header(height, width, colours in (1, 3))
+    elif data.startswith(_PNG) and len(data) >= 24 and data[12:16] == b'IHDR':
+        width, height = struct.unpack('>II', data[16:24])
+        found = Header(height, width, False)
+    else:
+        raise Unreadable(_what(data))
+    if found.height * found.width > max_pixels:
+        raise Unreadable(f'{found.width:,} x {found.height:,} pixels are more than data.max_pixels {max_pixels:,}')
+    return found
+
+
+def _what(data: bytes) -> str:
+    if not data:
+        return 'empty, 0 bytes'
+    if data[4:8] == b'ftyp':
+        return 'HEIC, AVIF or a video; only JPEG and PNG are read'
+    for start, name in _OTHERS.items():
+        if data.startswith(start):
+            return f'{name}; only JPEG and PNG are read'
+    start = data[:16]
+    begins = repr(start.decode()) if start.isascii() else f'0x{start.hex()}'
+    return f'neither JPEG nor PNG: it begins with {begins}'
+
+
+def load(data: bytes, head: Header, resize: int | None = None, square: bool = False) -> Picture:
+    """Decodes a file, once, and encodes it again only where that must be.
+
+    Args:
+      data: the file.
+      head: its header.
+      resize: a picture whose shorter side is longer is reduced to that.
+      square: whether the middle is wanted, see `image_input.central_square`.
+
+    Raises:
+      Unreadable
+    """
+    keep = head.keep
+    try:
+        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
+        if resize and min(head.height, head.width) > resize:
+            pixels, keep = _levels(image_input.rescale(pixels, resize)), False
+        encoded = data if keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
+    except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
+        raise Unreadable('damaged or cut short: it cannot be decoded') from error
+    height, width, _ = pixels.shape
+    return Picture(encoded, height, width, _middle(pixels).numpy() if square else None)
+
+
+def _levels(pixels: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.round(pixels), tf.uint8)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])  # a graph saves a fifth of the time
+def _middle(pixels: tf.Tensor) -> tf.Tensor:
+    return _levels(image_input.central_square(pixels))

@@ -1,0 +1,249 @@
+"""What a net is shown: against decoding all of a picture, the papers' formulas, and itself without a graph."""
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from data_prep import image_input
+from data_prep.image_input import Pixels, View
+
+FILES = {'photograph': (375, 500, {'quality': 90}), 'tall': (301, 187, {'quality': 75, 'subsampling': 2}),
+         'small': (32, 32, {'quality': 95, 'subsampling': 0}), 'narrow': (20, 333, {}), 'tiny': (9, 7, {}),
+         'progressive': (260, 390, {'progressive': True}), 'large': (1200, 1601, {'subsampling': 1})}
+
+
+def jpeg(height, width, mode='RGB', seed=0, **options):
+    """Smooth noise of every colour with fine noise over it."""
+    draw = np.random.default_rng(seed)
+    coarse = draw.uniform(0, 255, (height // 16 + 2, width // 16 + 2, 3)).astype(np.uint8)
+    smooth = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.float32)
+    pixels = np.clip(smooth + draw.normal(0, 12, smooth.shape), 0, 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(file, 'JPEG', **options)
+    return file.getvalue()
+
+
+def size_of(encoded):
+    return tf.io.extract_jpeg_shape(encoded)[:2]
+
+
+def levels(encoded):
+    return tf.io.decode_jpeg(encoded, channels=3)
+
+
+def flat_pixels(mean=0.0, covariance=None):
+    return Pixels(np.full((256, 256, 3), mean), np.full(3, mean), np.eye(3) if covariance is None else covariance)
+
+
+def view(pixels=None, crop=24, scales=(32, 40), square=False, flip=False, colour=0.0, mean='none'):
+    return View(pixels or flat_pixels(), crop, scales, square, flip, colour, mean)
+
+
+def triangle(pixels, whole):
+    """[h, w, 3] -> [*whole, 3] from the definition: weights by the distance of pixel centres, in units of the wider."""
+    for axis, target in enumerate(whole):
+        source = pixels.shape[axis]
+        width = max(1, source / target)
+        distance = np.abs((np.arange(target)[:, None] + 0.5) * source / target - (np.arange(source) + 0.5))
+        weights = np.maximum(0, 1 - distance / width)
+        pixels = np.moveaxis(np.tensordot(weights / weights.sum(1, keepdims=True), pixels, (1, axis)), 0, axis)
+    return pixels
+
+
+@pytest.mark.parametrize('name', FILES)
+@pytest.mark.parametrize('mode', ['RGB', 'L'])
+def test_a_crop_is_what_rescaling_all_of_the_picture_and_cropping_gives(name, mode):
+    """To 0.05 of a level, wherever the crop lies; and eagerly bit for bit what it is in a graph."""
+    height, width, options = FILES[name]
+    encoded = tf.constant(jpeg(height, width, mode, **options))
+    size, full = size_of(encoded), levels(encoded).numpy().astype(np.float64)
+    crop = tf.function(image_input.crop_jpeg, autograph=False)
+    for scale in (64, 91, 150):
+        whole = image_input.rescaled(size, scale)
+        expected = triangle(full, whole.numpy())
+        room = whole.numpy() - 64
+        for offset in ([0, 0], room, room // 2, [room[0] // 3, room[1] // 5]):
+            what = encoded, size, whole, tf.constant(offset, tf.int32), 64
+            got, (y, x) = crop(*what), offset
+            np.testing.assert_allclose(got, expected[y:y + 64, x:x + 64], atol=0.05)
+            np.testing.assert_array_equal(got, image_input.crop_jpeg(*what))
+
+
+@pytest.mark.parametrize('size, scale, expected', [
+    ((375, 500), 256, (256, 341)), ((500, 375), 256, (341, 256)), ((256, 256), 256, (256, 256)),
+    ((32, 32), 44, (44, 44)), ((3, 4), 6, (6, 8)), ((2, 3), 3, (3, 5)), ((1, 60000), 512, (512, 512 * 60000))])
+def test_the_shorter_side_becomes_the_scale_and_the_other_follows(size, scale, expected):
+    assert tuple(image_input.rescaled(tf.constant(size), scale).numpy()) == expected
+
+
+def training(shown, encoded, seeds):
+    show = tf.function(shown.training, autograph=False, reduce_retracing=True)
+    return np.stack([show(encoded, size_of(encoded), tf.constant(seed, tf.int32)) for seed in seeds])
+
+
+def test_draws_follow_from_the_seed_alone_and_are_the_same_without_a_graph():
+    encoded = tf.constant(jpeg(50, 70))
+    shown = view(flat_pixels(100, np.diag([4000.0, 900, 100])), flip=True, colour=0.1, mean='pixel')
+    seeds = [[seed, place] for seed in (0, 7) for place in range(6)]
+    once, again = training(shown, encoded, seeds), training(shown, encoded, seeds[::-1])[::-1]
+    np.testing.assert_array_equal(once, again)
+    assert len({each.tobytes() for each in once}) == len(seeds)
+    for each, seed in zip(once, seeds):
+        np.testing.assert_array_equal(each, shown.training(encoded, size_of(encoded), tf.constant(seed)))
+
+
+@pytest.fixture(scope='module')
+def ramp():
+    """A picture of 40 x 60 whose red is 6 times the row and whose green 4 times the column, to a level or two."""
+    rows, columns = np.mgrid[:40, :60]
+    file = io.BytesIO()
+    Image.fromarray(np.stack([rows * 6, columns * 4, np.full_like(rows, 128)], -1).astype(np.uint8)).save(
+        file, 'JPEG', quality=100, subsampling=0)
+    return tf.constant(file.getvalue()), tf.constant([40, 60])
+
+
+def draws(shown, ramp, number):
+    """Training views of `number` seeds, [number, crop, crop, 3]."""
+    show = tf.function(lambda seed: shown.training(*ramp, seed), autograph=False)
+    return np.stack([show(tf.constant([3, i])) for i in range(number)])
+
+
+def corners(images):
+    """Where crops of the ramp at its own scale begin, by the means of their colours: rows and columns."""
+    found = images.mean((1, 2))[:, :2] / [6, 4] - (images.shape[1] - 1) / 2
+    np.testing.assert_allclose(found, np.round(found), atol=0.4)
+    return np.round(found).astype(int).T
+
+
+def test_every_place_is_drawn_and_about_as_often(ramp):
+    """17 x 37 places, chi-square of each side within four deviations; half of the squares are mirrored."""
+    images = draws(view(scales=(40, 40), flip=True), ramp, 1500)
+    for found, places in zip(corners(images), (17, 37)):
+        counts, expected = np.bincount(found, minlength=places), 1500 / places
+        assert len(counts) == places
+        assert ((counts - expected) ** 2 / expected).sum() < places - 1 + 4 * np.sqrt(2 * (places - 1))
+    assert abs((images[:, :, 0, 1] > images[:, :, -1, 1]).all(1).sum() - 750) < 4 * np.sqrt(375)
+
+
+def test_scales_are_drawn_between_the_two_and_both_occur(ramp):
+    """From row to row red rises by 6 times 40 / S."""
+    images = draws(view(scales=(40, 45)), ramp, 600)
+    rise, _ = np.polyfit(np.arange(22), images[:, 1:-1, :, 0].mean(2).T, 1)
+    counts = np.bincount(np.round(6 * 40 / rise).astype(int), minlength=46)
+    assert counts[:40].sum() == 0 and len(counts) == 46
+    assert abs(counts[40:] - 100).max() < 4 * 10
+
+
+def test_squares_are_taken_from_the_centre(ramp):
+    """Krizhevsky et al. 2: of 40 x 60 only columns 10 to 49 are ever seen."""
+    rows, columns = corners(draws(view(scales=(40, 40), square=True), ramp, 300))
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (0, 16, 10, 26)
+
+
+@pytest.mark.parametrize('square', [False, True])
+def test_the_central_view_is_the_middle_of_the_mean_scale(ramp, square):
+    image = view(scales=(30, 50), square=square).central(*ramp).numpy()  # at 40, the picture's own
+    assert corners(image[None]).ravel().tolist() == [8, 18]
+    np.testing.assert_array_equal(image, levels(ramp[0])[8:32, 18:42])
+
+
+def test_mean_image_is_alexnets_at_its_scale(ramp):
+    """At S = 256 it is subtracted pixel by pixel, and before a square is mirrored (Krizhevsky et al. 2, 4.1)."""
+    draw = np.random.default_rng(0)
+    pixels = Pixels(draw.uniform(0, 255, (256, 256, 3)), np.zeros(3), np.eye(3))
+    with_mean, without = (view(pixels, 224, (256, 256), True, True, 0.0, mean) for mean in ('pixel', 'none'))
+    for i in range(6):
+        seed = tf.constant([1, i])
+        one, other = (each.training(*ramp, seed).numpy() for each in (with_mean, without))
+        u = tf.random.stateless_uniform([4], seed, alg='philox').numpy()
+        top, left = (u[1:3] * 33).astype(int)
+        mean = pixels.mean_image[top:top + 224, left:left + 224]
+        np.testing.assert_allclose(other - one, mean[:, ::-1] if u[3] < 0.5 else mean, atol=1e-3)
+
+
+@pytest.mark.parametrize('square', [False, True])
+@pytest.mark.parametrize('scale', [200, 384])
+def test_mean_image_fills_what_crops_are_taken_from(ramp, square, scale):
+    """A mean image that is its place is, resized, the place; clamped half a pixel from the border."""
+    place = (np.arange(256) + 0.5) / 256
+    mean = np.stack([*np.meshgrid(place, place, indexing='ij'), np.zeros((256, 256))], -1)
+    shown, without = (view(Pixels(mean, np.zeros(3), np.eye(3)), scale, (scale, scale), square, mean=kind)
+                      for kind in ('pixel', 'none'))
+    found = without.central(*ramp).numpy() - shown.central(*ramp).numpy()
+    wide = scale if square else scale * 3 // 2
+    rows, columns = ((np.arange(scale) + (side - scale) // 2 + 0.5) / side for side in (scale, wide))
+    expected = np.stack(np.meshgrid(rows, columns, indexing='ij'), -1)
+    np.testing.assert_allclose(found[..., :2], np.clip(expected, place[0], place[-1]), atol=2e-4)
+    assert not found[..., 2].any()
+
+
+def test_mean_rgb_is_subtracted_from_every_pixel(ramp):
+    pixels = Pixels(np.zeros((256, 256, 3)), np.array([123.0, 117, 104]), np.eye(3))
+    shown, without = (view(pixels, mean=kind).central(*ramp).numpy() for kind in ('rgb', 'none'))
+    np.testing.assert_allclose(without - shown, np.broadcast_to([123.0, 117, 104], shown.shape), atol=1e-4)
+
+
+def test_colours_move_by_the_papers_formula(ramp):
+    """[p1, p2, p3] [a1 l1, a2 l2, a3 l3]^T on intensities of 0 to 1: the same for every pixel, along the covariance's
+    axes, with deviations of 0.1 times the eigenvalues (Krizhevsky et al. 4.1)."""
+    axes, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    eigenvalues = np.array([0.22, 0.02, 0.005])
+    covariance = axes @ np.diag(eigenvalues * 255 ** 2) @ axes.T
+    shown, without = (draws(view(flat_pixels(0, covariance), 4, (40, 40), colour=colour), ramp, 1000)
+                      for colour in (0.1, 0.0))
+    moved = shown - without
+    np.testing.assert_allclose(moved, np.broadcast_to(moved[:, :1, :1], moved.shape), atol=1e-4)
+    alphas = moved[:, 0, 0] / 255 @ axes / eigenvalues
+    np.testing.assert_allclose(alphas.mean(0), 0, atol=4 * 0.1 / np.sqrt(1000))
+    np.testing.assert_allclose(np.cov(alphas.T), 0.01 * np.eye(3), atol=4 * 0.01 * np.sqrt(2 / 1000))
+
+
+def test_axes_do_not_depend_on_the_sign_they_come_out_with():
+    matrix = image_input.principal_colours(np.array([[5.0, 4, 3], [4, 6, 4], [3, 4, 7]]))
+    np.testing.assert_allclose(matrix @ matrix.T * 255 ** 2,
+                               np.linalg.matrix_power([[5.0, 4, 3], [4, 6, 4], [3, 4, 7]], 2), rtol=1e-9)
+    assert (np.take_along_axis(matrix, np.abs(matrix).argmax(0)[None], 0) > 0).all()
+
+
+@pytest.mark.parametrize('square', [False, True])
+@pytest.mark.parametrize('name', ['photograph', 'small', 'tiny'])
+def test_a_served_picture_is_what_crops_were_taken_from(name, square):
+    height, width, options = FILES[name]
+    encoded = tf.constant(jpeg(height, width, **options))
+    draw = np.random.default_rng(0)
+    pixels = Pixels(np.asarray(triangle(draw.uniform(0, 255, (4, 4, 3)), (256, 256))), np.zeros(3), np.eye(3))
+    shown = view(pixels, 40, (64, 64), square, mean='pixel')
+    whole = tf.function(shown.picture, autograph=False)(encoded, 64).numpy()
+    assert whole.shape[:2] == ((64, 64) if square else tuple(image_input.rescaled(size_of(encoded), 64).numpy()))
+    y, x = (np.array(whole.shape[:2]) - 40) // 2
+    np.testing.assert_allclose(shown.central(encoded, size_of(encoded)), whole[y:y + 40, x:x + 40], atol=0.05)
+    np.testing.assert_array_equal(whole, shown.picture(encoded, 64))
+
+
+def test_pictures_of_every_kind_are_served():
+    pixels = (np.arange(48 * 64 * 3).reshape(48, 64, 3) % 251).astype(np.uint8)
+    for mode in ('L', 'LA', 'RGB', 'RGBA', 'P', 'I;16'):
+        image = Image.fromarray(pixels).convert('L' if mode == 'I;16' else mode)
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) * 257) if mode == 'I;16' else image
+        file = io.BytesIO()
+        image.save(file, 'PNG')
+        expected = triangle(np.asarray(image.convert('RGB') if mode != 'I;16' else Image.fromarray(pixels).convert(
+            'L').convert('RGB'), np.float64), (30, 40))
+        np.testing.assert_allclose(view().picture(tf.constant(file.getvalue()), 30), expected, atol=0.05)
+
+
+def test_the_middle_of_a_picture_is_that_of_the_picture_rescaled():
+    pixels = levels(jpeg(301, 187))
+    middle = image_input.central_square(pixels, 100)
+    whole = triangle(pixels.numpy().astype(np.float64), (161, 100))
+    np.testing.assert_allclose(middle, whole[30:130], atol=0.05)
+
+
+def test_a_line_of_pixels_is_shown_by_its_middle():
+    """Rescaled whole, 1 x 20,000 pixels would be 256 x 5,120,000."""
+    line = np.arange(20_000 * 3, dtype=np.uint32).reshape(1, 20_000, 3) // 300 % 256
+    shown = view(crop=24).picture(tf.io.encode_png(line.astype(np.uint8)), 256)
+    assert shown.shape == (256, image_input.LONGEST * 256, 3)
+    np.testing.assert_allclose(shown[0, 1024], line[0, 10_000], atol=1)

@@ -1,0 +1,128 @@
+"""Encoded pictures: what is kept, what is converted, and what is refused before anything is decoded."""
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from data_prep import images
+
+LIMIT = 10_000
+
+
+def pixels(height=60, width=90):
+    """Smooth colours."""
+    y, x = np.mgrid[:height, :width]
+    return np.stack([y * 4, 255 - x * 2, (x + y)], -1).astype(np.uint8)
+
+
+def encoded(kind='JPEG', mode='RGB', height=60, width=90, **options):
+    file = io.BytesIO()
+    Image.fromarray(pixels(height, width)).convert(mode).save(file, kind, **options)
+    return file.getvalue()
+
+
+def load(data, limit=LIMIT, **options):
+    return images.load(data, images.header(data, limit), **options)
+
+
+@pytest.mark.parametrize('mode, options', [('RGB', {}), ('L', {}), ('RGB', {'progressive': True}),
+                                           ('RGB', {'subsampling': 0, 'quality': 20})])
+def test_good_jpeg_is_kept_byte_by_byte(mode, options):
+    data = encoded('JPEG', mode, **options)
+    picture = load(data)
+    assert picture.encoded is data and (picture.height, picture.width, picture.square) == (60, 90, None)
+
+
+@pytest.mark.parametrize('kind, mode', [('PNG', mode) for mode in ('RGB', 'RGBA', 'P', 'L', 'LA', '1')] + [
+    ('JPEG', 'CMYK')])
+def test_others_become_rgb_jpeg_that_looks_the_same(kind, mode):
+    picture = load(encoded(kind, mode, **({'quality': 95} if kind == 'JPEG' else {})))
+    again = Image.open(io.BytesIO(picture.encoded))
+    expected = np.asarray(Image.fromarray(pixels()).convert(mode).convert('RGB'), float)
+    assert (again.format, again.mode, again.size) == ('JPEG', 'RGB', (90, 60))
+    assert np.abs(np.asarray(again, float) - expected).mean() < (16 if mode in '1P' else 2)
+
+
+def test_sixteen_bits_become_eight():
+    file = io.BytesIO()
+    grey = pixels()[..., 0].astype(np.uint16)
+    Image.fromarray(grey * 256 + 200).save(file, 'PNG')
+    again = np.asarray(Image.open(io.BytesIO(load(file.getvalue()).encoded)), float)
+    assert np.abs(again - grey[..., None]).mean() < 2
+
+
+def adobe_ycck():
+    """A JPEG file whose four colours are YCCK: CMYK's with the transform that Adobe's marker names."""
+    data = bytearray(encoded('JPEG', 'CMYK', quality=95, subsampling=0))
+    marker = data.index(b'Adobe')
+    assert data[marker + 11] == 0  # transform: none
+    data[marker + 11] = 2
+    return bytes(data)
+
+
+def test_ycck_is_read_by_its_transform():
+    again = np.asarray(Image.open(io.BytesIO(load(adobe_ycck()).encoded)), float)
+    expected = np.asarray(Image.open(io.BytesIO(adobe_ycck())).convert('RGB'), float)
+    assert np.abs(again - expected).mean() < 3
+
+
+@pytest.mark.parametrize('shape, side, expected', [((60, 90), 30, (30, 45)), ((90, 61), 30, (44, 30)),
+                                                   ((60, 90), 60, (60, 90)), ((60, 90), 100, (60, 90))])
+def test_resizing_shrinks_only_and_leaves_the_rest_alone(shape, side, expected):
+    data = encoded(height=shape[0], width=shape[1], quality=95)
+    picture = load(data, resize=side)
+    assert (picture.height, picture.width) == expected == tf.io.decode_jpeg(picture.encoded).shape[:2]
+    assert (picture.encoded is data) == (expected == shape)
+    if expected == (30, 45):
+        small = np.asarray(Image.fromarray(pixels()).resize((45, 30), Image.Resampling.BILINEAR), float)
+        assert np.abs(tf.io.decode_jpeg(picture.encoded).numpy() - small).mean() < 3
+
+
+def test_the_middle_is_of_the_picture_as_it_is_stored():
+    for data, options in ((encoded(quality=95), {}), (encoded('PNG'), {}), (encoded(quality=95), {'resize': 30})):
+        square = load(data, square=True, **options).square
+        middle = Image.fromarray(pixels()).crop((15, 0, 75, 60)).resize((256, 256), Image.Resampling.BILINEAR)
+        assert square.dtype == np.uint8 and square.shape == (256, 256, 3)
+        assert np.abs(square - np.asarray(middle, float)).mean() < 3
+
+
+def png_of(width, height):
+    """A PNG file that says so, and no more."""
+    head = b'IHDR' + struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)
+    return b'\x89PNG\r\n\x1a\n' + struct.pack('>I', 13) + head + struct.pack('>I', zlib.crc32(head))
+
+
+def jpeg_of(width, height):
+    """A JPEG file whose header says so; what follows is of a smaller one."""
+    data = bytearray(encoded())
+    frame = data.index(b'\xff\xc0')
+    data[frame + 5:frame + 9] = struct.pack('>HH', height, width)
+    return bytes(data)
+
+
+@pytest.mark.parametrize('data, reason', [
+    (b'', 'empty, 0 bytes'),
+    (b'<html>404 Not Found</html>', "neither JPEG nor PNG: it begins with '<html>404 Not Fo'"),
+    (b'\x93NUMPY\x01\x00v\x00{', 'neither JPEG nor PNG: it begins with 0x934e554d505901007600'),
+    (encoded('GIF', 'P'), 'GIF; only JPEG and PNG are read'), (encoded('BMP'), 'BMP; only'),
+    (encoded('TIFF'), 'TIFF; only'), (encoded('WEBP'), 'WebP; only'), (b'\0\0\0\x18ftypheic', 'HEIC, AVIF or a video'),
+    (encoded()[:100], 'its JPEG header cannot be read'), (b'\xff\xd8', 'its JPEG header cannot be read'),
+    (png_of(60_000, 60_000), '60,000 x 60,000 pixels are more than data.max_pixels 10,000'),
+    (jpeg_of(60_000, 50_000), '60,000 x 50,000 pixels are more than data.max_pixels 10,000'),
+    (jpeg_of(101, 100), '101 x 100 pixels are more'),
+])
+def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, reason, monkeypatch):
+    monkeypatch.delattr(images.tf.io, 'decode_image')
+    with pytest.raises(images.Unreadable, match=reason):
+        load(data)
+
+
+@pytest.mark.parametrize('data', [encoded()[:-2], encoded()[:-200], encoded('PNG')[:-40], png_of(90, 60),
+                                  encoded('JPEG', 'CMYK')[:-300]])
+def test_what_was_cut_short_is_refused(data):
+    with pytest.raises(images.Unreadable, match='damaged or cut short: it cannot be decoded'):
+        load(data)
