@@ -1,6 +1,12 @@
 """Schedules and update rules the papers use."""
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
 import tensorflow as tf
 from tensorflow import keras
+
+from keras_models import ModelError
 
 
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
@@ -18,3 +24,104 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         return {'d_model': self.d_model, 'warmup_steps': self.warmup_steps, 'factor': self.factor}
+
+
+@dataclasses.dataclass
+class Descent:
+    """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
+    divided by `factor` on a plateau, at most `drops` times. A plateau is `patience` validations without `watch`
+    falling by `min_delta`; the papers judged it by eye, so these three are ours."""
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    decay: float = 5e-4
+    factor: float = 10.0
+    drops: int = 3
+    watch: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
+    patience: int = 5
+    min_delta: float = 1e-3
+
+
+def descent(config: Descent) -> 'Momentum':
+    """The optimizer those keys describe."""
+    c = config
+    return Momentum(Plateau(c.learning_rate, c.watch, c.factor, c.drops, c.patience, c.min_delta), c.momentum, c.decay)
+
+
+class Plateau(keras.optimizers.schedules.LearningRateSchedule):
+    """Krizhevsky et al. 2012, section 5: the rate is divided by `factor` when the validation error stops improving.
+
+    Attributes:
+      state: a tf.Module with all it remembers as variables (`rate`, the `best` value seen, the validations `waited`
+        since then, how often it has `dropped`), for a checkpoint to hold.
+
+    Args:
+      watch: the name of a validation result that is better when lower.
+      patience: drop after so many validations in a row with no value below the best one less `min_delta`.
+      drops: how often at most.
+    """
+
+    def __init__(self, rate: float, watch: str, factor: float = 10.0, drops: int = 3, patience: int = 1,
+                 min_delta: float = 0.0):
+        self.rate, self.watch, self.factor = rate, watch, factor
+        self.drops, self.patience, self.min_delta = drops, patience, min_delta
+        self.state = tf.Module(name='plateau')
+        self.state.rate = tf.Variable(rate, trainable=False, dtype=tf.float32)
+        self.state.best = tf.Variable(float('inf'), trainable=False, dtype=tf.float64)
+        self.state.waited = tf.Variable(0, trainable=False)
+        self.state.dropped = tf.Variable(0, trainable=False)
+
+    def __call__(self, step):
+        del step
+        return tf.identity(self.state.rate)
+
+    def after_validation(self, results: dict[str, float]) -> None:
+        """Takes the results of a validation, name -> value.
+
+        Raises:
+          ModelError: the watched one is not among them.
+        """
+        if self.watch not in results:
+            raise ModelError(f'model.watch is {self.watch!r}, and a validation gives {", ".join(sorted(results))}')
+        state, value = self.state, results[self.watch]
+        if value < state.best.numpy() - self.min_delta:
+            state.best.assign(value)
+            state.waited.assign(0)
+            return
+        state.waited.assign_add(1)
+        if state.waited.numpy() >= self.patience and state.dropped.numpy() < self.drops:
+            state.dropped.assign_add(1)
+            state.waited.assign(0)
+            state.rate.assign(self.rate / self.factor ** int(state.dropped.numpy()))
+
+    def get_config(self):
+        return {'rate': self.rate, 'watch': self.watch, 'factor': self.factor, 'drops': self.drops,
+                'patience': self.patience, 'min_delta': self.min_delta}
+
+
+class Momentum(keras.optimizers.SGD):
+    """Krizhevsky et al. 2012, section 5: v := momentum v - decay * rate * w - rate * gradient; w := w + v.
+
+    Keras's SGD has the rule but for the decay; Keras's own `weight_decay` would stay outside the velocity.
+
+    Attributes:
+      schedule: the `Plateau`, if the rate is one.
+
+    Args:
+      undecayed: decay leaves alone the variables named so: biases, and the slopes `a` of PReLU (He et al. 2015, 2.1).
+    """
+
+    def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,
+                 undecayed: Sequence[str] = ('bias', 'a')):
+        super().__init__(learning_rate, momentum)
+        self.decay, self.undecayed = decay, frozenset(undecayed)
+        if isinstance(learning_rate, Plateau):
+            self.schedule = learning_rate
+
+    def update_step(self, gradient, variable):
+        # A replica's variable is conv1/bias/replica_1:0.
+        if not self.undecayed.intersection(variable.name.split(':')[0].split('/')):
+            gradient = gradient + tf.cast(self.decay, gradient.dtype) * variable
+        super().update_step(gradient, variable)
+
+    def get_config(self):
+        return {**super().get_config(), 'decay': self.decay, 'undecayed': sorted(self.undecayed)}

@@ -1,4 +1,4 @@
-"""Closed forms: label smoothing and its gradient, the learning rate, one Adam update."""
+"""Closed forms: label smoothing and its gradient, learning rates, updates of Adam and of momentum with decay."""
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,3 +47,97 @@ def test_one_update_is_adams():
         rate = 4 ** -0.5 * min(step ** -0.5, step * 2 ** -1.5)
         expected -= rate * (m / (1 - 0.9 ** step)) / (np.sqrt(v / (1 - 0.98 ** step)) + 1e-9)
     np.testing.assert_allclose(x, expected, rtol=1e-5)
+
+
+def test_updates_are_krizhevskys():
+    """v := 0.9 v - 0.0005 e w - e g; w := w + v, with a rate that changes; biases and slopes feel no decay."""
+    rate = optimizers.Plateau(0.01, 'top1_error', drops=2)
+    optimizer = optimizers.Momentum(rate, 0.9, 0.0005)
+    names = ('conv1/kernel', 'conv1/bias', 'conv1/prelu/a', 'alpha/kernel')
+    variables = [tf.Variable([30.0, -20.0], name=name) for name in names]
+    optimizer.build(variables)
+    step = tf.function(lambda *gradients: optimizer.apply_gradients(zip(gradients, variables)))
+    w, v = np.full([4, 2], [30.0, -20.0]), np.zeros([4, 2])
+    decay = np.array([0.0005, 0, 0, 0.0005])[:, None]
+    for i, e in enumerate([0.01, 0.01, 0.001, 0.001, 0.0001]):
+        g = np.array([0.05, -0.01]) * (i + 1) * np.array([[1], [2], [3], [4]])
+        step(*tf.constant(g, tf.float32))
+        assert float(optimizer.learning_rate) == pytest.approx(e)
+        v = 0.9 * v - decay * e * w - e * g
+        w = w + v
+        np.testing.assert_allclose([variable.numpy() for variable in variables], w, rtol=1e-6)
+        if i in (1, 3):
+            for _ in range(2):  # 0.5 sets the mark once, and three times is no improvement: two drops are all there are
+                rate.after_validation({'top1_error': 0.5})
+    assert optimizer.schedule is rate and step.experimental_get_tracing_count() == 1
+
+
+def test_decay_makes_the_difference_the_formula_says():
+    def moved(decay, name='w/kernel', steps=2):
+        variable = tf.Variable([1000.0], name=name)
+        optimizer = optimizers.Momentum(0.1, 0.9, decay)
+        for _ in range(steps):
+            optimizer.apply_gradients([(tf.constant([0.0]), variable)])
+        return 1000 - variable.numpy()[0]
+    # 0.05 w at once, then 0.9 of that and 0.05 of what is left: outside the velocity it would be 50 + 47.5.
+    assert moved(0.5) == pytest.approx(50 + 0.9 * 50 + 0.05 * 950)
+    assert moved(0.5, 'w/bias') == 0 and moved(0.0) == 0
+
+
+@pytest.mark.parametrize('errors, settings, rates', [
+    ([.5, .4, .3, .2], {}, [1, 1, 1, 1]),
+    ([.5, .5, .4, .4, .4, .4], {}, [1, .1, .1, .01, .001, .001]),  # an equal value is no improvement; three drops
+    ([.5, .6, .6, .6, .6], {'patience': 2}, [1, 1, .1, .1, .01]),
+    ([.5, .495, .485, .48, .485], {'min_delta': .01}, [1, .1, .1, .01, .001]),  # against the best, not the last
+    ([float('nan'), .5, float('nan')], {}, [.1, .1, .01]),
+    ([.5, .5, .5], {'drops': 1, 'factor': 2}, [1, .5, .5])])
+def test_plateau(errors, settings, rates):
+    schedule, found = optimizers.Plateau(1.0, 'top1_error', **settings), []
+    for error in errors:
+        schedule.after_validation({'loss': 0.0, 'top1_error': error})
+        found.append(float(schedule(tf.constant(7))))
+    np.testing.assert_allclose(found, rates, rtol=1e-6)
+    with pytest.raises(ValueError, match="'top1_error', and a validation gives loss"):
+        schedule.after_validation({'loss': 0.0})
+
+
+def test_plateau_goes_on_from_a_checkpoint(tmp_path):
+    first, second = (optimizers.Plateau(1.0, 'loss', patience=3) for _ in range(2))
+    for loss in (3.0, 4.0, 4.0, 4.0, 4.0, 4.0):
+        first.after_validation({'loss': loss})
+    path = tf.train.Checkpoint(state=first.state).write(str(tmp_path / 'plateau'))
+    tf.train.Checkpoint(state=second.state).read(path).assert_consumed()
+    assert float(second(0)) == pytest.approx(0.1)
+    for schedule in (first, second):  # the third in a row
+        schedule.after_validation({'loss': 3.0})
+        assert float(schedule(0)) == pytest.approx(0.01)
+    assert [int(second.state.waited), int(second.state.dropped), float(second.state.best)] == [0, 2, 3.0]
+
+
+def test_momentum_and_plateau_on_two_replicas():
+    def train(strategy):
+        with strategy.scope():
+            variables = [tf.Variable([1.0, 2.0], name=name) for name in ('conv1/kernel', 'conv1/bias')]
+            schedule = optimizers.Plateau(0.1, 'loss', factor=2.0)
+            optimizer = optimizers.Momentum(schedule, 0.9, 0.1)
+            optimizer.build(variables)
+
+        @tf.function
+        def step():
+            def update():
+                replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+                optimizer.apply_gradients([(tf.constant([1.0, -1.0]) / replicas, variable) for variable in variables])
+            strategy.run(update)
+        for _ in range(3):
+            step()
+            for loss in (1.0, 1.0):
+                schedule.after_validation({'loss': loss})
+        assert float(schedule(0)) == pytest.approx(0.1 / 8)
+        return [[part.numpy() for part in strategy.experimental_local_results(variable)] for variable in variables]
+    one = train(tf.distribute.OneDeviceStrategy('CPU:0'))
+    two = train(tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1']))
+    for [alone], pair in zip(one, two):
+        assert len(pair) == 2
+        np.testing.assert_array_equal(*pair)
+        np.testing.assert_allclose(pair[0], alone, rtol=1e-6)
+    assert abs(two[0][0] - two[1][0]).min() > 1e-3  # the bias had no decay

@@ -1,0 +1,239 @@
+"""What the image classifiers share: their loss, how a trained one is asked, and how it is served.
+
+A paper's file has `Config`, `layers`, `convolutions`, `dense` and `score_map`, and imports its `loss_fn`, `Inference`,
+`serving` and `predict` from here.
+"""
+import dataclasses
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import ModelError, losses, views
+
+TOP = 5  # ILSVRC's second measure
+
+
+@dataclasses.dataclass
+class Inference:
+    """How a trained net is asked about a picture (`keras_models/views.py`).
+
+    `views`: what it is shown; the posteriors of several are averaged. `single` is the centre crop, `ten_crop` AlexNet's
+    test, `multi_crop` VGG's 50 crops a scale, `dense` the whole picture, which for PReLU nets is their multi-view
+    testing on feature maps. `scales`: Q, the shorter sides a picture is rescaled to, averaged too; none given, it is
+    the one of validation. `flips: false` leaves out the mirror images. `top`: how many answers. `fuse`: folders of
+    exported SavedModels, each asked in its own way, whose posteriors are averaged with this net's; what is exported
+    then holds them all.
+    """
+    views: list[str] = dataclasses.field(default_factory=lambda: ['single'])
+    scales: list[int] = dataclasses.field(default_factory=list)
+    flips: bool = True
+    top: int = TOP
+    fuse: list[str] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        known = [*views.PLACES, 'dense']
+        if not self.views or len({*self.views}) < len(self.views) or not {*self.views} <= {*known}:
+            raise ValueError(f'views must name one or more of {", ".join(known)}, each once; it is {self.views}')
+        if self.top < TOP:
+            raise ValueError(f'top must be {TOP} or more, as top{TOP}_error needs; it is {self.top}')
+        if any(scale < 1 for scale in self.scales):
+            raise ValueError(f'scales are sides of pictures, in pixels; they are {self.scales}')
+
+    def words(self) -> list[str]:
+        found = [' and '.join(view.replace('_', '-') for view in self.views)]
+        if self.scales:
+            found.append(f'shorter side {", ".join(map(str, self.scales))}')
+        if not self.flips:
+            found.append('no mirror images')
+        if self.fuse:
+            found.append(f'averaged with {", ".join(self.fuse)}')
+        return found
+
+
+def check(config, inference: Inference) -> None:
+    """Refuses scales at which a picture would be smaller than what the net takes.
+
+    Raises:
+      ModelError
+    """
+    small = [scale for scale in inference.scales if scale < config.crop]
+    if small:
+        raise ModelError(f'inference.scales: a picture of {small[0]} pixels has no room for a crop of '
+                         f'{config.crop} (input.crop); give scales of at least {config.crop}.')
+
+
+def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config):
+    """Softmax cross-entropy, and the two errors of ILSVRC.
+
+    A class that ties with the right one counts as before it, so a net that tells nothing apart is always wrong; so is
+    one that gives NaN.
+
+    Args:
+      batch: `image` [B, crop, crop, 3] and `label` [B]; a row with label -1 counts nothing.
+
+    Returns:
+      Losses and metrics, each name -> (sum, normaliser).
+    """
+    del config
+    label, real = tf.maximum(batch['label'], 0), tf.cast(batch['label'] >= 0, tf.float32)
+    logits = tf.cast(nets['classifier']([batch['image'], seed], training=training), tf.float32)
+    loss, _ = losses.cross_entropy(logits, label)
+    behind = logits < tf.gather(logits, label, axis=1, batch_dims=1)[:, None]
+    rank = tf.reduce_sum(tf.cast(~behind, tf.int32), 1)  # 1: the only one of its score, and none above
+    images = tf.reduce_sum(real)
+
+    def error(k):
+        return tf.reduce_sum(tf.cast(rank > k, tf.float32) * real), images
+    return ({'classifier': (tf.reduce_sum(loss * real), images)},
+            {'top1_error': error(1), f'top{TOP}_error': error(TOP)})
+
+
+class Classifier(tf.Module):
+    """The exported model: encoded pictures in, the most probable classes out, with decoding and all views inside.
+
+    Signatures:
+      serving_default: `image` [n] strings, JPEG or PNG of any size -> `labels`, `descriptions` and `probabilities`,
+        [n, top], best first; `top` is the number of classes where there are fewer.
+      tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
+
+    Functions besides: `posteriors`, `classes` and `descriptions`, and `picture`, what the net sees. If `jit`,
+    XLA compiles the net over crops; the dense view it does not, as almost every picture has a shape of its own.
+
+    Args:
+      nets, config: as the paper's `build` makes and takes them.
+      assets: what the data set knows: `names` and `descriptions` in label order, `picture(encoded, size)`, and `scale`,
+        the size pictures have in validation.
+
+    Raises:
+      ModelError: the data set has another number of classes, a scale is too small or a folder to fuse does not fit.
+    """
+
+    def __init__(self, nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool = False):
+        super().__init__()
+        check(config, inference)
+        if len(assets.names) != config.classes:
+            raise ModelError(f'model.classes is {config.classes}, and the data set has {len(assets.names)} '
+                             'classes; leave model.classes out to take those.')
+        self.nets = nets
+        self.fused = [_exported(folder, assets.names) for folder in inference.fuse]
+        self._assets, self._inference, self._scales = assets, inference, inference.scales or [assets.scale]
+        paper = sys.modules[type(config).__module__]
+        layers = {layer.name: layer for layer in nets['classifier'].layers}
+
+        def over_maps(function):
+            return lambda image: function(layers, config, paper.convolutions(layers, config, image))
+        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(paper.dense), jit_compile=jit or None),
+                              over_maps(paper.score_map))
+
+    def signatures(self) -> dict:
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+
+    @tf.function(input_signature=[])
+    def classes(self):
+        """The classes' names, [classes] strings, in the order of `posteriors`."""
+        return tf.constant(self._assets.names)
+
+    @tf.function(input_signature=[])
+    def descriptions(self):
+        """What they are called, likewise."""
+        return tf.constant(self._assets.descriptions)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image')])
+    def picture(self, image):
+        """One encoded picture -> [h, w, 3], as the net sees it at the first scale."""
+        return self._assets.picture(image, self._scales[0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
+    def posteriors(self, image):
+        """Encoded pictures [n] -> [n, classes], the mean over this net and those fused (Simonyan & Zisserman 4.4)."""
+        asked = self._inference
+        found = [views.posteriors(self._net, image, self._assets.picture, asked.views, self._scales, asked.flips),
+                 *(each.posteriors(image) for each in self.fused)]
+        return tf.add_n(found) / len(found)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
+    def serve(self, image):
+        best = tf.math.top_k(self.posteriors(image), min(self._inference.top, len(self._assets.names)))
+        return {'labels': tf.gather(self.classes(), best.indices),
+                'descriptions': tf.gather(self.descriptions(), best.indices), 'probabilities': best.values}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve_examples(self, examples):
+        return self.serve(tf.io.parse_example(examples, {'image': tf.io.FixedLenFeature([], tf.string)})['image'])
+
+
+def serving(nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool) -> tf.Module:
+    """What is exported: pictures in, classes out. See `Classifier`."""
+    return Classifier(nets, config, inference, assets, jit)
+
+
+def _exported(folder: str, names: Sequence[str]):
+    """An exported classifier of the same classes."""
+    if not tf.io.gfile.exists(os.path.join(folder, 'saved_model.pb')):
+        raise ModelError(f'inference.fuse: {folder} holds no saved_model.pb; give the folder of an exported model '
+                         'or of one pushed version.')
+    try:
+        model = tf.saved_model.load(folder)
+        theirs = [name.decode() for name in model.classes().numpy()]
+    except (OSError, ValueError, AttributeError, tf.errors.OpError) as error:
+        raise ModelError(f'inference.fuse: {folder} cannot be loaded as a classifier '
+                         f'({str(error).splitlines()[0]}); export it again.') from error
+    if theirs != list(names):
+        raise ModelError(f'inference.fuse: {folder} answers {_other(theirs, names)}; fuse models of one data set.')
+    return model
+
+
+def _other(theirs: Sequence[str], ours: Sequence[str]) -> str:
+    if len(theirs) != len(ours):
+        return f'{len(theirs)} classes, and this data set has {len(ours)}'
+    return next(f'{one!r} where this data set has {other!r}' for one, other in zip(theirs, ours) if one != other)
+
+
+def predict(model, inputs: Iterable[bytes], batch_size: int = 64, jit: bool = False) -> list[dict]:
+    """Classifies encoded pictures with a loaded SavedModel, in order.
+
+    Args:
+      model: what `tf.saved_model.load` gives for an exported `Classifier`.
+      inputs: JPEG or PNG bytes; read a batch at a time.
+      jit: a new shape costs compiling or tuning: fill up the last batch to 1, 8 or `batch_size` pictures. (What XLA
+        compiles is settled at export.)
+
+    Returns:
+      A dict a picture: `answers` (class names), `descriptions` and `probabilities`, best first, and `error`. Of a
+      picture that cannot be decoded they are empty and `error` says why; it costs the others nothing.
+    """
+    results: list[dict] = []
+    source = iter(inputs)
+    while batch := list(itertools.islice(source, batch_size)):
+        rows = min(size for size in (1, 8, batch_size) if len(batch) <= size <= batch_size) if jit else len(batch)
+        results += _answers(model, batch, rows)
+    return results
+
+
+def _answers(model, batch: list[bytes], rows: int) -> list[dict]:
+    try:
+        found = model.serve(tf.constant(batch + batch[:1] * (rows - len(batch))))
+    except tf.errors.InvalidArgumentError:
+        errors = [_error(model, image) for image in batch]
+        if not any(errors):
+            raise
+        good = [image for image, error in zip(batch, errors) if not error]
+        answers = iter(_answers(model, good, rows) if good else [])
+        return [{'answers': [], 'descriptions': [], 'probabilities': [], 'error': error} if error else next(answers)
+                for error in errors]
+    columns = [found[name].numpy()[:len(batch)].tolist() for name in ('labels', 'descriptions', 'probabilities')]
+    return [{'answers': [name.decode() for name in names], 'descriptions': [text.decode() for text in texts],
+             'probabilities': probabilities, 'error': ''} for names, texts, probabilities in zip(*columns)]
+
+
+def _error(model, image: bytes) -> str:
+    """Why a picture cannot be decoded, or nothing."""
+    try:
+        model.picture(tf.constant(image))
+    except tf.errors.InvalidArgumentError as error:
+        return error.message.splitlines()[0]
+    return ''

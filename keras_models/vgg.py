@@ -1,0 +1,271 @@
+"""VGG: 'Very Deep Convolutional Networks for Large-Scale Image Recognition' (Simonyan & Zisserman 2015, arXiv v6)."""
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+import h5py
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import ModelError, classification, initializers
+from keras_models import optimizers as rules
+from keras_models.layers import (
+    Cost,
+    convolution_cost,
+    dense_cost,
+    even,
+    local_response_normalization,
+    seed_input,
+    three_dense,
+    three_dense_logits,
+    three_dense_score_map,
+)
+
+UNIT = 'images'
+METRICS = ('top5_error', 'top1_error')
+
+Variant = Literal['A', 'A-LRN', 'B', 'C', 'D', 'E']
+
+# Table 1, a configuration a column. All end in FC-4096, FC-4096, FC-1000 (here: the number of classes) and soft-max.
+TABLE_1: dict[Variant, str] = {
+    'A': '''conv3-64 maxpool
+            conv3-128 maxpool
+            conv3-256 conv3-256 maxpool
+            conv3-512 conv3-512 maxpool
+            conv3-512 conv3-512 maxpool''',
+    'A-LRN': '''conv3-64 LRN maxpool
+                conv3-128 maxpool
+                conv3-256 conv3-256 maxpool
+                conv3-512 conv3-512 maxpool
+                conv3-512 conv3-512 maxpool''',
+    'B': '''conv3-64 conv3-64 maxpool
+            conv3-128 conv3-128 maxpool
+            conv3-256 conv3-256 maxpool
+            conv3-512 conv3-512 maxpool
+            conv3-512 conv3-512 maxpool''',
+    'C': '''conv3-64 conv3-64 maxpool
+            conv3-128 conv3-128 maxpool
+            conv3-256 conv3-256 conv1-256 maxpool
+            conv3-512 conv3-512 conv1-512 maxpool
+            conv3-512 conv3-512 conv1-512 maxpool''',
+    'D': '''conv3-64 conv3-64 maxpool
+            conv3-128 conv3-128 maxpool
+            conv3-256 conv3-256 conv3-256 maxpool
+            conv3-512 conv3-512 conv3-512 maxpool
+            conv3-512 conv3-512 conv3-512 maxpool''',
+    'E': '''conv3-64 conv3-64 maxpool
+            conv3-128 conv3-128 maxpool
+            conv3-256 conv3-256 conv3-256 conv3-256 maxpool
+            conv3-512 conv3-512 conv3-512 conv3-512 maxpool
+            conv3-512 conv3-512 conv3-512 conv3-512 maxpool''',
+}
+DENSE = 4096
+# Table 2, millions of parameters, and table 3's best row: top-1 and top-5 error in percent at one scale.
+RESULTS: dict[Variant, tuple] = {
+    'A': (133, 29.6, 10.4), 'A-LRN': (133, 29.7, 10.5), 'B': (133, 28.7, 9.9), 'C': (134, 27.3, 8.8),
+    'D': (138, 25.6, 8.1), 'E': (144, 25.5, 8.0)}
+
+# 'Zero mean and 10^-2 variance' (3.1) is a deviation of 0.1, from which nothing can be learned: A's first loss is near
+# 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then it is ln 1000.
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'deviation': 0.01}}
+
+# A's first four convolutions stand where the deeper nets have these, of the same sizes; and its dense layers (3.1).
+FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
+
+
+@dataclasses.dataclass
+class Config(rules.Descent):
+    """Configuration `variant` of table 1. `classes` and `crop` are the data's when left empty; `width` multiplies every
+    channel count but the classes. `weights: normal` draws from N(0, deviation^2); `glorot` is what the authors found
+    later to need no pre-initialisation."""
+    preset: Literal['paper', 'official'] = 'paper'
+    variant: Variant = 'D'
+    classes: int | None = None
+    crop: int | None = None
+    width: float = 1.0
+    dropout: float = 0.5
+    weights: Literal['normal', 'glorot'] = 'normal'
+    deviation: float = 0.1
+
+    def __post_init__(self):
+        if self.crop and self.crop < 32:
+            raise ValueError(f'crop {self.crop} leaves nothing after five poolings; give 32 or more')
+
+
+def steps(config: Config) -> Iterator[tuple[str, int, int]]:
+    """The column of table 1 as (name, size, channels): conv1_1 …, in between `LRN` and `maxpool`, of no channels."""
+    stage, number = 1, 0
+    for word in TABLE_1[config.variant].split():
+        if word.startswith('conv'):
+            number += 1
+            size, channels = word.removeprefix('conv').split('-')
+            yield f'conv{stage}_{number}', int(size), even(int(channels), config.width)
+        else:
+            yield word, 0, 0
+        if word == 'maxpool':
+            stage, number = stage + 1, 0
+
+
+def layers(config: Config) -> dict[str, keras.layers.Layer]:
+    """Every layer that has weights or draws, by name."""
+    c = config
+    assert c.classes
+
+    def weights():
+        return initializers.glorot() if c.weights == 'glorot' else initializers.fixed(c.deviation)
+    made = [keras.layers.Conv2D(channels, size, padding='same', activation='relu', kernel_initializer=weights(),
+                                name=name) for name, size, channels in steps(c) if channels]
+    made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights)
+    return {layer.name: layer for layer in made}
+
+
+def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
+    """[B, H, W, 3] -> the last pooling's maps [B, H/32, W/32, 512 * width], rounded down."""
+    x = image
+    for name, *_ in steps(config):
+        if name == 'maxpool':
+            x = tf.nn.max_pool2d(x, 2, 2, 'VALID')
+        elif name == 'LRN':
+            x = local_response_normalization(x)
+        else:
+            x = layers[name](x)
+    return x
+
+
+dense, score_map = three_dense_logits, three_dense_score_map
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
+    image, seed, made = keras.Input([config.crop, config.crop, 3], name='image'), seed_input(), layers(config)
+    logits = dense(made, config, convolutions(made, config, image), seed, training=None)
+    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
+
+
+def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
+    """Section 3.1."""
+    return {'classifier': rules.descent(config)}
+
+
+def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
+    """Pre-initialisation (3.1): the first four convolutional layers and the last three dense ones become net A's; the
+    layers in between stay as they were drawn.
+
+    Args:
+      nets: of a deeper configuration, as `build` makes them.
+      weights: net -> variable's name, as `conv1_1/kernel` -> value, of configuration A; others are passed over.
+
+    Raises:
+      ModelError: one is missing, or has another shape here: another width, crop or number of classes.
+    """
+    ours = {variable.name.split(':')[0]: variable for variable in nets['classifier'].variables
+            if variable.name.split('/')[0] in FROM_A}
+    theirs = weights.get('classifier', {})
+    for name, variable in ours.items():
+        found, shape = theirs[name].shape if name in theirs else 'nothing', tuple(variable.shape)
+        if found != shape:
+            raise ModelError(f'{name} has shape {shape} here, and the weights to start from hold {found}; '
+                             'give those of configuration A at the same width, crop and classes')
+    for name, variable in ours.items():
+        variable.assign(theirs[name])
+
+
+def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]:
+    """Reads the .h5 weight files Keras Applications publishes for VGG16 (here D) and VGG19 (E).
+
+    Those take BGR pictures less their mean. Here the first kernels' channels are turned round, so that RGB pictures
+    less the same mean (123.68, 116.779, 103.939) get the same answer. Nothing in the file is executed.
+
+    Returns:
+      net -> variable's name, as `conv1_1/kernel` -> value, all that the net has.
+
+    Raises:
+      ModelError: the file is none, or is of another net: expected and found are listed.
+    """
+    theirs = {name: f'block{name[4]}_conv{name[6:]}' for name, _, channels in steps(config) if channels}
+    theirs |= {'fc6': 'fc1', 'fc7': 'fc2', 'fc8': 'predictions'}
+    try:
+        with h5py.File(path) as file:
+            found = {layer: [file[layer][name][()] for name in file[layer].attrs['weight_names']] for layer in file}
+    except (OSError, KeyError) as error:
+        raise ModelError(f'{path} is not a weight file of Keras ({error}); give the one Keras Applications publishes '
+                         'for VGG16 or VGG19') from error
+    expected = {theirs[name]: shapes for name, shapes in _shapes(config).items()}
+    shapes = {layer: [value.shape for value in values] for layer, values in found.items() if values}
+    if shapes != expected:
+        differ = [layer for layer in {**expected, **shapes} if expected.get(layer) != shapes.get(layer)]
+        raise ModelError(f'{path} does not fit configuration {config.variant}: '
+                         f'expected {_listed(expected, differ)}; found {_listed(shapes, differ)}')
+    found['block1_conv1'][0] = found['block1_conv1'][0][:, :, ::-1]
+    return {'classifier': {f'{name}/{part}': value for name, layer in theirs.items()
+                           for part, value in zip(('kernel', 'bias'), found[layer])}}
+
+
+foreign_weights = {'.h5': keras_weights}
+
+
+def _shapes(config: Config) -> dict[str, list[tuple[int, ...]]]:
+    """Layer -> the shapes of its kernel and bias."""
+    maps, found = 3, {}
+    for name, size, channels in steps(config):
+        if channels:
+            found[name], maps = [(size, size, maps, channels), (channels,)], channels
+    for cost in costs(config)[-3:]:
+        found[cost.name] = [(cost.macs // cost.channels, cost.channels), (cost.channels,)]
+    return found
+
+
+def _listed(shapes: dict[str, list[tuple[int, ...]]], layers: list[str]) -> str:
+    return ', '.join(f'{layer} {" ".join(map(str, shapes[layer]))}' if layer in shapes else f'no {layer}'
+                     for layer in layers)
+
+
+def costs(config: Config) -> list[Cost]:
+    """Every layer's output, parameters and multiply-adds, in closed form."""
+    c, maps, found = config, 3, []
+    assert c.crop and c.classes
+    side = c.crop
+    for name, size, channels in steps(c):
+        if channels:
+            found.append(convolution_cost(name, size, maps, channels, side))
+            maps = channels
+        elif name == 'maxpool':
+            side //= 2
+    units = even(DENSE, c.width)
+    return [*found, dense_cost('fc6', side ** 2 * maps, units), dense_cost('fc7', units, units),
+            dense_cost('fc8', units, c.classes)]
+
+
+def parameters(config: Config) -> int:
+    """Number of parameters."""
+    return sum(cost.parameters for cost in costs(config))
+
+
+def macs(config: Config) -> int:
+    """Multiply-adds of one image's forward pass."""
+    return sum(cost.macs for cost in costs(config))
+
+
+def flops_per_unit(config: Config) -> int:
+    """Training operations an image: a multiply-add is two, and the backward pass costs two forward ones."""
+    return 6 * macs(config)
+
+
+def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+    """Tables 2 and 3, if this net has the size of the paper's: of every configuration the weight layers, parameters and
+    cost, and the errors the paper found with a single test scale."""
+    if (config.width, config.crop, config.classes) != (1.0, 224, 1000):
+        return None
+    rows: list[tuple[str, ...]] = []
+    for variant, (millions, top1, top5) in RESULTS.items():
+        net = dataclasses.replace(config, variant=variant)
+        ours = parameters(net) / 1e6
+        rows.append((variant, str(len(costs(net))), f'{ours:.1f}', f'{millions} ({ours / millions - 1:+.1%})',
+                     f'{macs(net) / 1e9:.2f}', f'{top1}', f'{top5}'))
+    return ('model.variant', 'weight layers', 'million parameters', 'table 2', 'billion multiply-adds',
+            'top-1 error, %', 'top-5 error, %'), rows
+
+
+Inference, loss_fn = classification.Inference, classification.loss_fn
+serving, predict, check = classification.serving, classification.predict, classification.check

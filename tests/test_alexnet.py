@@ -1,0 +1,211 @@
+"""AlexNet against the paper, and against its equations written in NumPy."""
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import alexnet, layers
+from keras_models.alexnet import Config
+
+PAPER = Config(classes=1000, crop=224)
+SMALL = Config(classes=5, crop=96, width=1 / 16)  # 2 x 2 places before fc6
+SEED = tf.constant([1, 2])
+
+
+def randomised(config, seed=0):
+    """A net whose every weight is random and large enough for nothing to vanish, and its layers by name."""
+    model = alexnet.build(config)['classifier']
+    draw = np.random.default_rng(seed)
+    for weight in model.weights:
+        n = np.prod(weight.shape[:-1])
+        weight.assign(draw.normal(0, (2 / n) ** 0.5 if n > 1 else 0.3, weight.shape))
+    return model, {layer.name: layer for layer in model.layers}
+
+
+def pictures(n=2, side=96, seed=0):
+    return tf.constant(np.random.default_rng(seed).normal(0, 60, (n, side, side, 3)), tf.float32)
+
+
+@pytest.mark.parametrize('towers, count', [(2, 60_965_224), (1, 62_378_344)])
+def test_parameters_and_maps_of_the_papers_net(towers, count):
+    config = dataclasses.replace(PAPER, towers=towers)
+    made = alexnet.layers(config)
+    image = keras.Input([224, 224, 3])
+    maps = alexnet.convolutions(made, config, image)
+    model = keras.Model(image, alexnet.dense(made, config, maps))
+    assert model.count_params() == alexnet.parameters(config) == count
+    assert maps.shape == (None, 6, 6, 256)
+    assert [made[f'conv{n}'].output_shape for n in range(1, 6)] == [
+        (None, 55, 55, 96), (None, 27, 27, 256), (None, 13, 13, 384), (None, 13, 13, 384), (None, 13, 13, 256)]
+    assert [(cost.side, cost.channels) for cost in alexnet.costs(config)] == [
+        (55, 96), (27, 256), (13, 384), (13, 384), (13, 256), (1, 4096), (1, 4096), (1, 1000)]
+
+
+def test_neurons_are_figure_2s_but_for_the_first():
+    _, rows = alexnet.table(PAPER)
+    differ = [row[0] for row in rows if row[2] != row[3]]
+    assert differ == ['conv1'] and rows[0][2] == '290,400'
+    assert alexnet.table(SMALL) is None
+    # Multiply-adds: 105.4 + 223.9 + 149.5 + 112.1 + 74.8 + 37.7 + 16.8 + 4.1 million, by hand.
+    assert alexnet.macs(PAPER) / 1e6 == pytest.approx(724.4, abs=0.1)
+    assert alexnet.flops_per_unit(PAPER) == 6 * alexnet.macs(PAPER)
+
+
+@pytest.mark.parametrize('changes', [{}, {'towers': 1}, {'width': 0.3, 'crop': 64}, {'width': 0.1, 'crop': 127}])
+def test_closed_form_counts_the_built_model(changes):
+    config = dataclasses.replace(SMALL, **changes)
+    assert alexnet.build(config)['classifier'].count_params() == alexnet.parameters(config)
+
+
+def test_small_pictures_are_refused_as_soon_as_nothing_is_left():
+    assert alexnet.costs(Config(classes=2, crop=64))[5].macs == 256 * 4096  # one place
+    with pytest.raises(ValueError, match='crop 63 leaves nothing'):
+        Config(classes=2, crop=63)
+
+
+def lrn(a):
+    """3.3, a loop a channel."""
+    b, N = np.empty_like(a), a.shape[-1]
+    for i in range(N):
+        total = sum(a[..., j] ** 2 for j in range(max(0, i - 2), min(N - 1, i + 2) + 1))
+        b[..., i] = a[..., i] / (2 + 1e-4 * total) ** 0.75
+    return b
+
+
+def convolution(x, kernel, bias, stride=1, pad=0):
+    x = np.pad(x, [(0, 0), (pad, pad), (pad, pad), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[:2], (1, 2))[:, ::stride, ::stride]
+    return np.maximum(0, np.einsum('bhwcij,ijcd->bhwd', windows, kernel) + bias)
+
+
+def pool(x):
+    return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2))[:, ::2, ::2].max((-1, -2))
+
+
+def numpy_alexnet(w, image):
+    """Section 3.5 once more, with two towers."""
+    def apart(x, name, pad):
+        kernel, bias = w[f'{name}/kernel'], w[f'{name}/bias']
+        half, n = len(bias) // 2, x.shape[-1] // 2
+        return np.concatenate([convolution(x[..., :n], kernel[..., :half], bias[:half], pad=pad),
+                               convolution(x[..., n:], kernel[..., half:], bias[half:], pad=pad)], -1)
+    x = np.pad(image, [(0, 0), (1, 2), (1, 2), (0, 0)])
+    x = pool(lrn(convolution(x, w['conv1/kernel'], w['conv1/bias'], stride=4)))
+    x = pool(lrn(apart(x, 'conv2', 2)))
+    x = convolution(x, w['conv3/kernel'], w['conv3/bias'], pad=1)
+    x = pool(apart(apart(x, 'conv4', 1), 'conv5', 1))
+    x = x.reshape(len(x), -1)
+    for name in ('fc6', 'fc7'):
+        x = np.maximum(0, x @ w[f'{name}/kernel'] + w[f'{name}/bias'])
+    return x @ w['fc8/kernel'] + w['fc8/bias']
+
+
+def test_equals_the_paper_written_in_numpy():
+    model, _ = randomised(SMALL)
+    image = pictures()
+    w = {weight.name.split(':')[0]: weight.numpy().astype(np.float64) for weight in model.weights}
+    expected = numpy_alexnet(w, image.numpy().astype(np.float64))
+    assert np.ptp(expected) > 1
+    np.testing.assert_allclose(model([image, SEED]), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_local_response_normalization_where_it_does_much():
+    a = np.random.default_rng(0).normal(0, 200, (2, 3, 3, 7))
+    assert np.abs(lrn(a) / (a / 2 ** 0.75)).min() < 0.3
+    np.testing.assert_allclose(layers.local_response_normalization(tf.constant(a, tf.float32)), lrn(a), rtol=1e-4)
+    half = layers.local_response_normalization(tf.constant(a, tf.bfloat16))
+    np.testing.assert_allclose(half.numpy().astype(np.float32), lrn(a), rtol=0.03)
+
+
+@pytest.mark.parametrize('towers', [2, 1])
+def test_towers_see_their_own_maps_only(towers):
+    config = dataclasses.replace(SMALL, towers=towers)
+    _, made = randomised(config)
+    x = tf.constant(np.random.default_rng(1).normal(size=(1, 9, 9, made['conv2'].kernel.shape[2] * towers)), tf.float32)
+    half = made['conv2'].bias.shape[0] // 2
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(made['conv2'](x)[..., :half])
+    of_own, of_other = tf.split(tf.abs(tape.gradient(y, x)), 2, -1)
+    assert float(tf.reduce_max(of_own)) > 0 and (float(tf.reduce_max(of_other)) == 0) == (towers == 2)
+
+
+def test_weights_begin_as_section_5_says():
+    config = dataclasses.replace(PAPER, classes=10, width=0.25)
+    keras.utils.set_random_seed(3)
+    made = {layer.name: layer for layer in alexnet.build(config)['classifier'].layers}
+    keras.utils.set_random_seed(3)
+    again = alexnet.build(config)['classifier'].get_layer('conv3').kernel
+    np.testing.assert_array_equal(made['conv3'].kernel, again)
+    for name in (*alexnet.CONVOLUTIONS, 'fc6', 'fc7', 'fc8'):
+        assert np.std(made[name].kernel) == pytest.approx(0.01, rel=0.05)
+        ones = name in ('conv2', 'conv4', 'conv5', 'fc6', 'fc7')
+        np.testing.assert_array_equal(made[name].bias, np.full(made[name].bias.shape, float(ones)))
+
+
+def test_dropout_follows_relu_in_training_only():
+    model, made = randomised(SMALL)
+    image = pictures(1)
+    plain = model([image, SEED])
+    maps = alexnet.convolutions(made, SMALL, image)
+    np.testing.assert_array_equal(alexnet.dense(made, SMALL, maps), plain)
+    drawn, again, other = (model([image, seed], training=True) for seed in (SEED, SEED, SEED + 1))
+    np.testing.assert_array_equal(drawn, again)
+    assert np.abs(drawn - plain).max() > 0.01 and np.abs(drawn - other).max() > 0.01
+    kept = []
+    x = made['fc6'](tf.reshape(maps, [1, -1]))
+    for n in range(400):
+        kept.append(made['fc6/dropout'](x, tf.constant([0, n]), training=True))
+    np.testing.assert_allclose(np.mean(kept, 0), x, atol=0.3 * np.max(x))
+    assert np.mean(np.array(kept)[:, x.numpy() > 0] == 0) == pytest.approx(0.5, abs=0.02)
+
+
+def test_score_map_is_the_dense_layers_at_every_place():
+    _, made = randomised(SMALL)
+    one = alexnet.convolutions(made, SMALL, pictures())
+    found = alexnet.score_map(made, SMALL, one)
+    assert found.shape == (2, 1, 1, 5)
+    np.testing.assert_allclose(found[:, 0, 0], alexnet.dense(made, SMALL, one), rtol=1e-4, atol=1e-4)
+    more = alexnet.convolutions(made, SMALL, tf.random.normal([1, 160, 130, 3], stddev=60.0))
+    scores = alexnet.score_map(made, SMALL, more)
+    assert scores.shape[1:] == (more.shape[1] - 1, more.shape[2] - 1, 5) and scores.shape[1] > scores.shape[2] > 1
+    for i, j in np.ndindex(*scores.shape[1:3]):
+        np.testing.assert_allclose(scores[:, i, j], alexnet.dense(made, SMALL, more[:, i:i + 2, j:j + 2]),
+                                   rtol=1e-4, atol=1e-4)
+
+
+def test_learns_four_pictures():
+    """Loss, optimizer and net together; so narrow a net needs larger weights to begin with."""
+    config = dataclasses.replace(SMALL, classes=4, dropout=0.0, width=1 / 8, deviation=0.05)
+    keras.utils.set_random_seed(0)
+    nets, [optimizer] = alexnet.build(config), alexnet.optimizers(config).values()
+    batch = {'image': pictures(4), 'label': tf.range(4)}
+    variables = nets['classifier'].trainable_variables
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            losses, metrics = alexnet.loss_fn(nets, batch, SEED, True, config)
+            loss = losses['classifier'][0] / losses['classifier'][1]
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        return loss, metrics['top1_error'][0]
+    first = [float(x) for x in step()]
+    for _ in range(150):
+        last = [float(x) for x in step()]
+    assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
+
+
+def test_xla_computes_the_same_step():
+    config = SMALL
+    model, _ = randomised(config)
+    batch = {'image': pictures(), 'label': tf.constant([1, -1])}
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            losses, _ = alexnet.loss_fn({'classifier': model}, batch, SEED, True, config)
+        return tape.gradient(losses['classifier'][0], model.trainable_variables)
+    plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
+    for one, other in zip(plain, compiled):
+        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))

@@ -1,0 +1,87 @@
+"""A classifier with the functions of a paper's file that is built in a moment, and a data set's assets, of mean zero.
+
+Its convolutions pad nothing, so every place of its score map is a crop of the picture.
+"""
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+from data_prep import image_input
+from keras_models.classification import Inference, loss_fn, predict, serving  # noqa: F401 (as a paper's file has them)
+from keras_models.layers import seed_input
+
+
+@dataclasses.dataclass
+class Config:
+    classes: int | None = 7
+    crop: int | None = 12
+
+
+def layers(config):
+    made = [keras.layers.Conv2D(4, 3, activation='relu', name='conv1'), keras.layers.MaxPool2D(2, name='pool1'),
+            keras.layers.Dense(16, 'relu', name='fc2'), keras.layers.Dense(config.classes, name='fc3')]
+    return {layer.name: layer for layer in made}
+
+
+def convolutions(layers, config, image):
+    return layers['pool1'](layers['conv1'](image))  # [B, H, W, 3] -> [B, (H - 2) / 2, (W - 2) / 2, 4]
+
+
+def dense(layers, config, maps, seed=None, training=False):
+    return layers['fc3'](layers['fc2'](tf.reshape(maps, [-1, maps.shape[1] * maps.shape[2] * maps.shape[3]])))
+
+
+def score_map(layers, config, maps):
+    side = (config.crop - 2) // 2
+    hidden = tf.nn.conv2d(maps, tf.reshape(layers['fc2'].kernel, [side, side, 4, 16]), 1, 'VALID')
+    return layers['fc3'](tf.nn.relu(hidden + layers['fc2'].bias))
+
+
+def build(config):
+    image, seed = keras.Input([config.crop, config.crop, 3], name='image'), seed_input()
+    made = layers(config)
+    logits = dense(made, config, convolutions(made, config, image))
+    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
+
+
+def randomised(config, seed=0):
+    """Nets whose every weight is random and large enough to tell pictures apart."""
+    return randomised_net(build(config), seed)
+
+
+def randomised_net(nets, seed=0):
+    draw = np.random.default_rng(seed)
+    for weight in nets['classifier'].weights:
+        weight.assign(draw.normal(0, 0.2 if len(weight.shape) == 1 else (2 / np.prod(weight.shape[:-1])) ** 0.5,
+                                  weight.shape))
+    first = nets['classifier'].weights[0]
+    first.assign(first / 100)  # pixels are levels; larger logits would make every posterior 0 or 1
+    return nets
+
+
+class Assets:
+    """As data_prep.imagenet makes them, of pictures whose mean is zero."""
+
+    def __init__(self, classes=7, scale=16):
+        self.names = [f'n{i:04}' for i in range(classes)]
+        self.descriptions = [f'thing {i}, a thing' for i in range(classes)]
+        view = image_input.View(image_input.Pixels(np.zeros([256, 256, 3]), np.zeros(3), np.zeros([3, 3])), crop=12,
+                                scales=(scale, scale), square=False, flip=False, colour=0, mean='pixel')
+        self.scale, self.picture, self.central = view.scale, view.picture, view.central
+
+
+def photograph(height=20, width=30, seed=0):
+    """Smooth coloured noise, uint8 [height, width, 3]."""
+    draw = np.random.default_rng(seed)
+    coarse = draw.uniform(0, 255, (4, 5, 3)).astype(np.float32)
+    return tf.cast(tf.clip_by_value(tf.image.resize(coarse, [height, width], 'bicubic'), 0, 255), tf.uint8).numpy()
+
+
+def jpeg(**kwargs):
+    return tf.io.encode_jpeg(photograph(**kwargs), quality=95).numpy()
+
+
+def png(**kwargs):
+    return tf.io.encode_png(photograph(**kwargs)).numpy()
