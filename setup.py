@@ -16,6 +16,7 @@ CORE = [
     'babel>=2.14',
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
+    'scipy>=1.11,<2',  # ILSVRC's meta.mat
     'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorflow>=2.15.1,<2.16',
@@ -23,6 +24,7 @@ CORE = [
     'tensorflow-text>=2.15,<2.16',  # word pieces
 ]
 TRAIN = [
+    'h5py>=3',  # weight files of Keras Applications
     'jinja2>=3.1',
     'keras>=2.15,<2.16',
     'matplotlib>=3.8',
@@ -31,6 +33,7 @@ TRAIN = [
     'rich>=13',
     'sacrebleu>=2.4,<3',
     'sacremoses>=0.1,<1',
+    'scikit-learn>=1.3,<2',  # the digits of demo_images
     'tensorboard>=2.15,<2.16',
     'tensorflow-addons>=0.23,<0.24',
     'tensorflow-model-analysis>=0.46,<0.47',
@@ -39,7 +42,7 @@ TRAIN = [
     'typeguard>=2.7,<3',
 ]
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
-TEST = ['mypy>=1.11', 'pytest>=8', 'ruff>=0.6', 'types-PyYAML']
+TEST = ['mypy>=1.11', 'pillow>=10', 'pytest>=8', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
     name='landmark',

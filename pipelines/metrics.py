@@ -1,4 +1,4 @@
-"""Corpus metrics as TFMA metrics, so that slices, thresholds and TensorBoard's views come from TFMA."""
+"""The papers' metrics as TFMA metrics, so that slices, thresholds and TensorBoard's views come from TFMA."""
 import functools
 import re
 
@@ -14,6 +14,8 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
     'bleu': ('CorpusBleu', __name__, {}),
     'bleu_split': ('CorpusBleu', __name__, {'split': True}),
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
+    'top1_error': ('TopKError', __name__, {'k': 1}),
+    'top5_error': ('TopKError', __name__, {'k': 5}),
 }
 
 
@@ -29,31 +31,81 @@ class CorpusBleu(tfma.metrics.Metric):
     """
 
     def __init__(self, name: str = 'bleu', split: bool = False):
-        super().__init__(metric_util.merge_per_key_computations(_computations), name=name, split=split)
+        super().__init__(metric_util.merge_per_key_computations(_bleu_computations), name=name, split=split)
 
 
-def _computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False, **_):
+class TopKError(tfma.metrics.Metric):
+    """The fraction of examples whose label is not among a model's first k answers: ILSVRC's error.
+
+    A prediction is a row of labels, best first; empty strings may fill it up.
+    """
+
+    def __init__(self, k: int, name: str = 'top_k_error'):
+        super().__init__(metric_util.merge_per_key_computations(_top_k_computations), name=name, k=k)
+
+
+def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False,
+                       **_):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
                                            combiner=BleuCombiner(key, eval_config, split))]
 
 
-class BleuCombiner(beam.CombineFn):
-    """Sums of n-gram matches and totals, and of lengths: all that BLEU depends on."""
+def _top_k_computations(name: str, k: int, eval_config=None, model_name: str = '', output_name: str = '', **_):
+    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
+    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
+                                           combiner=TopKCombiner(key, eval_config, k))]
 
-    def __init__(self, key, eval_config, split: bool):
-        self._key, self._eval_config, self._split = key, eval_config, split
-        self._bleu = _scorer(split)
 
-    def create_accumulator(self):
-        return np.zeros(10, np.int64)  # matches and totals for n = 1 to 4, hypothesis and reference length
+class _SumCombiner(beam.CombineFn):
+    """Sums of every example's `counts`, of which a corpus metric is made."""
+
+    def __init__(self, key, eval_config):
+        self._key, self._eval_config = key, eval_config
 
     def add_input(self, accumulator, element):
         for label, prediction, _ in metric_util.to_label_prediction_example_weight(
                 element, eval_config=self._eval_config, model_name=self._key.model_name,
                 output_name=self._key.output_name, flatten=False):
-            accumulator = accumulator + self.segment(_text(prediction), _text(label))
+            [reference] = _texts(label)
+            accumulator = accumulator + self.counts(_texts(prediction), reference)
         return accumulator
+
+    def merge_accumulators(self, accumulators):
+        return np.sum(list(accumulators), axis=0)
+
+
+class TopKCombiner(_SumCombiner):
+    """How many examples are wrong, and how many there are."""
+
+    def __init__(self, key, eval_config, k: int):
+        super().__init__(key, eval_config)
+        self._k = k
+
+    def create_accumulator(self):
+        return np.zeros(2, np.int64)
+
+    def counts(self, prediction: list[str], reference: str) -> np.ndarray:
+        return np.array([reference not in prediction[:self._k], 1], np.int64)
+
+    def extract_output(self, accumulator):
+        wrong, total = accumulator
+        return {self._key: wrong / total}
+
+
+class BleuCombiner(_SumCombiner):
+    """Sums of n-gram matches and totals, and of lengths: all that BLEU depends on."""
+
+    def __init__(self, key, eval_config, split: bool):
+        super().__init__(key, eval_config)
+        self._split, self._bleu = split, _scorer(split)
+
+    def create_accumulator(self):
+        return np.zeros(10, np.int64)  # matches and totals for n = 1 to 4, hypothesis and reference length
+
+    def counts(self, prediction: list[str], reference: str) -> np.ndarray:
+        [hypothesis] = prediction
+        return self.segment(hypothesis, reference)
 
     def segment(self, hypothesis: str, reference: str) -> np.ndarray:
         """One segment's contribution."""
@@ -61,9 +113,6 @@ class BleuCombiner(beam.CombineFn):
             hypothesis, reference = split_compounds(hypothesis), split_compounds(reference)
         score = self._bleu.corpus_score([hypothesis], [[reference]])
         return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.int64)
-
-    def merge_accumulators(self, accumulators):
-        return np.sum(list(accumulators), axis=0)
 
     def extract_output(self, accumulator):
         correct, total, (hypothesis, reference) = accumulator[:4], accumulator[4:8], accumulator[8:]
@@ -87,9 +136,8 @@ def split_compounds(text: str) -> str:
     return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', tokens)
 
 
-def _text(value) -> str:
-    [item] = np.ravel(value)
-    return item.decode() if isinstance(item, bytes) else str(item)
+def _texts(value) -> list[str]:
+    return [item.decode() if isinstance(item, bytes) else str(item) for item in np.ravel(value)]
 
 
 def signature(split: bool = False) -> str:
@@ -105,4 +153,6 @@ def protocol(name: str) -> str:
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
         'bleu_split': lambda: f'corpus BLEU on Moses tokens, compounds split, sacreBLEU {signature(split=True)}',
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
+        'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
+        'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',
     }.get(name, lambda: '')()

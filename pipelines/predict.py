@@ -1,7 +1,8 @@
-"""Lines in, translations out, in order, with a pushed or exported model.
+"""Asks a pushed or exported model: lines in, translations out, in order; or pictures in, a table and sheets out.
 
     python -m pipelines.predict < lines.txt
     python -m pipelines.predict --model runs/demo_translation/serving/demo_translation < lines.txt
+    python -m pipelines.predict --config demo_images photos/ more.jpg
 """
 import contextlib
 import importlib
@@ -45,18 +46,22 @@ def load(path: str):
     return model
 
 
-def run(model, lines: list[str], batch_size: int = 64, jit: bool = False) -> list[dict]:
+def run(model, inputs: list, batch_size: int = 64, jit: bool = False) -> list[dict]:
     """Answers of a loaded model, in order, by the batching of the system it is of."""
     name = model.description['model_module']
     if not name.startswith('keras_models.'):
         raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
-    return importlib.import_module(name).predict(model, lines, batch_size, jit)
+    return importlib.import_module(name).predict(model, inputs, batch_size, jit)
 
 
 def main(argv=None) -> None:
     flags = stage.parser('predict', __doc__)
+    flags.add_argument('pictures', nargs='*', metavar='PICTURE',
+                       help='for a model of pictures: files, or folders that are searched for them')
+    flags.add_argument('--out', metavar='DIR', default='predictions',
+                       help='where the table and the sheets of pictures go (default: predictions)')
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
-    flags.add_argument('--batch_size', type=_positive, default=64, help='lines decoded at once (default: 64)')
+    flags.add_argument('--batch_size', type=_positive, default=64, help='lines or pictures at once (default: 64)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
     args = flags.parse_args(argv)
 
@@ -68,9 +73,17 @@ def main(argv=None) -> None:
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
                 pushed = stage.open_pipeline(args).outputs('push')['pushed_model']
             model = load(pushed.properties['path'])
+        [asked] = model.signatures['serving_default'].structured_input_signature[1]
+        if (asked == 'image') != bool(args.pictures):
+            raise UserError('This model is asked about pictures: name files or folders.' if asked == 'image' else
+                            f'This model takes lines on standard input, not files: < {args.pictures[0]}')
+        if args.pictures:
+            from pipelines import predict_images
+            predict_images.write(model, args.pictures, args.out, args.batch_size, args.jit)
+            return
         for block in _blocks(sys.stdin.buffer):
             for result in run(model, block, args.batch_size, args.jit):
-                print(result['text'])
+                print(result['answers'][0])
             sys.stdout.flush()
     stage.run_command(work)
 

@@ -28,6 +28,9 @@ from pipelines import config
     ('seed=-1', 'seed must be 0 or more'),
     ('data.max_dead_letters=10', 'max_dead_letters is a fraction'),
     ('model.vocab_size=50', 'model.vocab_size 50 is less than data.vocab_size 90'),
+    ('model.beam_size=4', 'unknown key model.beam_size'),
+    ('inference.beam=4', r'unknown key inference\.beam; did you mean inference\.beam_size\?'),
+    ('input.crop=224', r'unknown key input\.crop; known are: buckets, rows'),
     ('train.steps', 'write section.key=value'),
     ('.steps=3', 'write section.key=value'),
     ('train.steps.more=3', "'steps' holds a value, not keys"),
@@ -99,8 +102,33 @@ def test_the_papers_settings(name, d_model, P_drop, steps, averaged, bleu):
     assert (m.N, m.d_model, m.d_ff, m.h, m.d_k) == (6, d_model, 4 * d_model, d_model // 64, 64)
     assert (m.P_drop, m.epsilon_ls, m.norm, m.positions) == (P_drop, 0.1, 'post', 'sinusoidal')
     assert (m.beta_1, m.beta_2, m.epsilon, m.warmup_steps, m.learning_rate_factor) == (0.9, 0.98, 1e-9, 4000, 1)
-    assert (m.beam_size, m.alpha, m.extra_length) == (4, 0.6, 50)
+    assert (c.inference.beam_size, c.inference.alpha, c.inference.extra_length) == (4, 0.6, 50)
     assert (c.train.steps, c.train.average_checkpoints, c.model.vocab_size) == (
         steps, averaged, 37000 if 'de' in name else 32000)
     assert c.data.subword_kind == ('bpe' if c.data.target == 'de' else 'wordpiece')
     assert bleu - 1.5 < c.evaluate.thresholds['bleu_split']['min'] <= bleu
+
+
+@pytest.mark.parametrize('name, parameters, batch, scales, mean, steps, views, test_scales, top1, top5', [
+    ('alexnet', 60_965_224, 128, [256], 'pixel', 900_000, ['ten_crop'], [], 0.407, 0.182),
+    ('vgg_a', 132_863_336, 256, [256], 'rgb', 370_000, ['dense'], [256], 0.296, 0.104),
+    ('vgg_b', 133_047_848, 256, [256], 'rgb', 370_000, ['dense'], [256], 0.287, 0.099),
+    ('vgg_c', 133_638_952, 256, [256, 512], 'rgb', 370_000, ['dense'], [256, 384, 512], 0.263, 0.082),
+    ('vgg_d', 138_357_544, 256, [256, 512], 'rgb', 370_000, ['dense'], [256, 384, 512], 0.248, 0.075),
+    ('vgg_e', 143_667_240, 256, [256, 512], 'rgb', 370_000, ['dense'], [256, 384, 512], 0.248, 0.075),
+    ('prelu_14', None, 128, [256], 'pixel', 750_000, ['ten_crop'], [], 0.3264, 0.1275),
+    ('prelu_a', None, 128, [256, 512], 'pixel', 800_000, ['dense'], [256, 384, 480], 0.2297, 0.0628),
+    ('prelu_b', None, 128, [256, 512], 'pixel', 800_000, ['dense'], [256, 384, 480], 0.2285, 0.0627),
+    ('prelu_c', None, 128, [256, 512], 'pixel', 800_000, ['dense'], [256, 384, 480], 0.2159, 0.0571)])
+def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps, views, test_scales, top1, top5):
+    """Krizhevsky et al. 4.1, 5; Simonyan & Zisserman 3.1, tables 3 and 4; He et al. 2015, 3, tables 2 and 6."""
+    c = config.load(f'{name}_imagenet')
+    m = c.model
+    assert (m.learning_rate, m.momentum, m.decay, m.dropout, m.factor) == (0.01, 0.9, 5e-4, 0.5, 10)
+    assert m.drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
+    assert parameters in (None, c.model_module.parameters(m))
+    assert (c.input.rows, c.input.crop, c.input.scales, c.input.mean) == (batch, 224, scales, mean)
+    assert c.input.square == (name == 'alexnet') and c.input.flip and c.input.colour == 0.1
+    assert (c.inference.views, c.inference.scales, c.train.steps) == (views, test_scales, steps)
+    for metric, error in (('top1_error', top1), ('top5_error', top5)):
+        assert error < c.evaluate.thresholds[metric]['max'] < error + 0.015

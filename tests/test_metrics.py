@@ -1,6 +1,10 @@
-"""The BLEU of the gate is sacreBLEU's, also where n-grams are missing."""
+"""The BLEU of the gate is sacreBLEU's, also where n-grams are missing; the errors of the gate are ILSVRC's."""
+import json
+
+import numpy as np
 import pytest
 import sacrebleu
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
 
 from pipelines import metrics
@@ -34,3 +38,53 @@ def test_compounds_are_split_as_for_the_papers_figure():
     expected = 100 * (9 / 10 * 7 / 9 * 5 / 8 * 3 / 7) ** 0.25
     assert corpus(pairs, split=True) == pytest.approx(expected)
     assert corpus(pairs, split=True) > corpus(pairs, split=False)
+
+
+class Answers(tf.Module):
+    """Picks the column of answers, as evaluation does."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve(self, examples):
+        return tf.io.parse_example(examples, {'candidate': tf.io.FixedLenFeature([5], tf.string)})['candidate']
+
+
+def test_top_k_errors_through_tfma(tmp_path):
+    """The place of the right class among five answers, or none; slices apart."""
+    places = {'photo': [0, 0, 3, None, 4], 'drawing': [1, None]}
+    with tf.io.TFRecordWriter(str(tmp_path / 'predictions')) as writer:
+        for kind, each in places.items():
+            for place in each:
+                answers = [f'n{i}' for i in range(5)]
+                target = 'n9' if place is None else answers[place]
+                row = {'kind': [kind], 'target': [target], 'candidate': answers}
+                writer.write(tf.train.Example(features=tf.train.Features(feature={
+                    name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in texts]))
+                    for name, texts in row.items()})).SerializeToString())
+    module = Answers()
+    tf.saved_model.save(module, str(tmp_path / 'column'), signatures={'serving_default': module.serve})
+    config = tfma.EvalConfig(
+        model_specs=[tfma.ModelSpec(signature_name='serving_default', label_key='target')],
+        slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=['kind'])],
+        metrics_specs=[tfma.MetricsSpec(metrics=[
+            tfma.MetricConfig(class_name=cls, module=module, config=json.dumps({'name': name, **arguments}))
+            for name, (cls, module, arguments) in metrics.CLASSES.items() if name.endswith('_error')])])
+    shared = tfma.default_eval_shared_model(str(tmp_path / 'column'), tags=['serve'], eval_config=config)
+    result = tfma.run_model_analysis(eval_shared_model=shared, eval_config=config,
+                                     data_location=str(tmp_path / 'predictions'), output_path=str(tmp_path / 'out'))
+    found = {slice_key: {name: value['doubleValue'] for name, value in values[''][''].items()}
+             for slice_key, values in result.slicing_metrics}
+    assert found[()] == pytest.approx({'top1_error': 5 / 7, 'top5_error': 2 / 7})
+    assert found[(('kind', 'photo'),)] == pytest.approx({'top1_error': 3 / 5, 'top5_error': 1 / 5})
+    assert found[(('kind', 'drawing'),)] == pytest.approx({'top1_error': 1, 'top5_error': 1 / 2})
+
+
+def test_workers_errors_add_up_and_a_missing_answer_is_wrong():
+    combiner = metrics.TopKCombiner(tfma.metrics.MetricKey('top5_error'), None, 5)
+    halves = [combiner.counts(['b', 'a', 'c'], 'a') + combiner.counts([''] * 5, 'a'), combiner.counts(['a'], 'a')]
+    np.testing.assert_array_equal(halves[0], [1, 2])
+    [found] = combiner.extract_output(combiner.merge_accumulators(halves)).values()
+    assert found == pytest.approx(1 / 3)
+
+
+def test_every_metric_says_its_protocol():
+    assert all(metrics.protocol(name) for name in metrics.CLASSES)

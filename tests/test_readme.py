@@ -3,7 +3,9 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from conftest import ROOT, command, write_pairs
 from pipelines import config
@@ -29,6 +31,16 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.train --config my.yaml --strategy multi_worker_mirrored --pipeline_root /shared/runs/my':
         'test_multi_worker.py',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
+    'python -m pipelines.run --config pictures.yaml': 'test_readme.py: test_your_own_pictures',
+    'python -m pipelines.predict --config pictures.yaml holiday/ one_more.png':
+        'test_image_pipeline.py: test_predict_on_a_folder_writes_a_table_and_a_sheet',
+    'python -m pipelines.run --config demo_images':
+        'nowhere: by hand, in two minutes; test_image_pipeline.py holds its parts',
+    'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.strategy=mirrored':
+        'nowhere whole: weeks on 4 GPUs; test_vgg.py and test_image_pipeline.py hold its parts',
+    'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.steps=0 '
+    '--set train.init_from=vgg16_weights_tf_dim_ordering_tf_kernels.h5':
+        'test_vgg.py: such a file; test_image_pipeline.py: no step',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 
@@ -66,7 +78,7 @@ def test_strategy_tpu_without_one_is_a_sentence(tmp_path):
 
 def test_your_own_pairs(tmp_path):
     """The README's my.yaml, as it stands, prepares pairs in files named as it names them."""
-    [text] = re.findall(r'```yaml\n(.*?)```', README, re.S)
+    text = re.findall(r'```yaml\n(.*?)```', README, re.S)[0]
     (tmp_path / 'my.yaml').write_text(text)
     for split, n in (('train', 400), ('dev', 20), ('test', 20)):
         write_pairs(tmp_path, split, n, n)
@@ -80,6 +92,21 @@ def test_your_own_pairs(tmp_path):
     missing = command('pipelines.export', '--config', 'my.yaml', '--set', 'data.vocab_size=90', cwd=tmp_path)
     assert missing.returncode == 2
     assert 'run `python -m pipelines.train --config my.yaml --set data.vocab_size=90` first.' in missing.stderr
+
+
+def test_your_own_pictures(tmp_path):
+    """The README's pictures.yaml, as it stands, prepares a folder of class folders and takes a step."""
+    text = re.findall(r'```yaml\n(.*?)```', README, re.S)[1]
+    (tmp_path / 'pictures.yaml').write_text(text)
+    draw = np.random.default_rng(0)
+    for name in ('cat', 'dog'):
+        (tmp_path / 'photos' / name).mkdir(parents=True)
+        for i in range(40):
+            pixels = draw.integers(0, 256, (140, 150, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / 'photos' / name / f'{i}.{"png" if i % 2 else "jpg"}')
+    done = command('pipelines.run', '--config', 'pictures.yaml', '--set', 'train.steps=1', cwd=tmp_path)
+    assert 'step 1/1' in done.stdout and 'export: ' in done.stdout, done.stderr
+    assert 'NOT_BLESSED' in done.stdout and done.returncode == 2  # it tosses a coin
 
 
 def test_make_refuses_another_python_in_one_line():

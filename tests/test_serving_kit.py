@@ -2,6 +2,7 @@
 
 Those servers answer by running the pushed SavedModel.
 """
+import base64
 import collections
 import http.server
 import json
@@ -18,6 +19,7 @@ from concurrent import futures
 import grpc
 import pytest
 import tensorflow as tf
+import tiny_classifier
 import tiny_text_model
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -41,16 +43,29 @@ class Served:
     def predict(self, name, signature, inputs):
         if name != self.name:
             raise LookupError(f'Servable not found for request: Latest({name})')
-        self.calls[len(inputs['text'])] += 1
-        outputs = self.model.signatures[signature or 'serving_default'](text=tf.constant(inputs['text']))
+        (key, values), = inputs.items()
+        self.calls[len(values)] += 1
+        outputs = self.model.signatures[signature or 'serving_default'](**{key: tf.constant(values)})
         return {key: value.numpy() for key, value in outputs.items()}
+
+
+def from_json(found):
+    """An object with the one key `b64` is bytes to TensorFlow Serving."""
+    return base64.b64decode(found['b64'], validate=True) if found.keys() == {'b64'} else found
+
+
+def to_json(value):
+    """Strings are JSON strings there, unless an output is called `…_bytes`."""
+    if isinstance(value, list):
+        return [to_json(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class Rest(http.server.BaseHTTPRequestHandler):
     """TensorFlow Serving's REST predict, in both its formats."""
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])), object_hook=from_json)
         name = re.fullmatch('/v1/models/([^/:]+):predict', self.path)[1]
         rows = body.get('instances')
         inputs = body.get('inputs') or {'text': [row['text'] if isinstance(row, dict) else row for row in rows]}
@@ -59,8 +74,10 @@ class Rest(http.server.BaseHTTPRequestHandler):
         except LookupError as error:
             self.respond(404, {'error': str(error)})
             return
-        columns = {key: [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
-                   for key, values in outputs.items()}
+        except tf.errors.InvalidArgumentError as error:
+            self.respond(400, {'error': error.message})
+            return
+        columns = {key: to_json(values.tolist()) for key, values in outputs.items()}
         if rows is None:
             self.respond(200, {'outputs': columns})
         else:
@@ -87,6 +104,8 @@ class Grpc(prediction_service_pb2_grpc.PredictionServiceServicer):
             outputs = self.served.predict(request.model_spec.name, request.model_spec.signature_name, inputs)
         except LookupError as error:
             call.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        except tf.errors.InvalidArgumentError as error:
+            call.abort(grpc.StatusCode.INVALID_ARGUMENT, error.message)
         response = predict_pb2.PredictResponse()
         for key, value in outputs.items():
             response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
@@ -94,12 +113,29 @@ class Grpc(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 @pytest.fixture
-def kit(tmp_path):
+def kit(request, tmp_path):
     """A pushed model and its kit."""
-    destination = str(tmp_path / 'serving' / 'shouter')
-    version = pusher.publish(tiny_text_model.save(str(tmp_path), '!'), destination, {})
+    name = getattr(request, 'param', 'shouter')
+    destination = str(tmp_path / 'serving' / name)
+    model = request.getfixturevalue(name) if name == 'classifier' else tiny_text_model.save(str(tmp_path), '!')
+    version = pusher.publish(model, destination, {})
     folder = serving_kit.write(version, destination, 'python -m pipelines.push')
-    return types.SimpleNamespace(destination=destination, folder=folder, served=Served(version, 'shouter'))
+    return types.SimpleNamespace(destination=destination, folder=folder, served=Served(version, name))
+
+
+@pytest.fixture(scope='module')
+def classifier(tmp_path_factory):
+    """A model of images. Every other class has a description, as ImageNet's have; folders of classes give none."""
+    assets, config = tiny_classifier.Assets(), tiny_classifier.Config()
+    assets.descriptions = [f'größtes Ding {name}' if number % 2 else name for number, name in enumerate(assets.names)]
+    module = tiny_classifier.serving(tiny_classifier.randomised(config), config, tiny_classifier.Inference(), assets,
+                                     jit=False)
+    folder = str(tmp_path_factory.mktemp('classifier') / '1')
+    tf.saved_model.save(module, folder, signatures=module.signatures())
+    return folder
+
+
+of_pictures = pytest.mark.parametrize('kit', ['classifier'], indirect=True)
 
 
 @pytest.fixture
@@ -114,7 +150,8 @@ def rest(kit):
 
 @pytest.fixture
 def rpc(kit):
-    server = grpc.server(futures.ThreadPoolExecutor(2))
+    limit = [('grpc.max_receive_message_length', 2**31 - 1)]  # as TensorFlow Serving sets it
+    server = grpc.server(futures.ThreadPoolExecutor(2), options=limit)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Grpc(kit.served), server)
     port = server.add_insecure_port('127.0.0.1:0')
     server.start()
@@ -125,7 +162,7 @@ def rpc(kit):
 def run_client(kit, *arguments, lines='', flags=()):
     environment = {**os.environ, 'no_proxy': '*', 'PYTHONPATH': ''}
     return subprocess.run([sys.executable, *flags, *arguments], cwd=kit.folder, env=environment,
-                          input=lines.encode(), capture_output=True, timeout=60)
+                          input=os.fsencode(lines), capture_output=True, timeout=60)
 
 
 LINES = ['A man rides.', '', 'Zwei Hunde spielen im Schnee vor dem Haus.', 'größer', '한국어 "문장"']
@@ -167,9 +204,87 @@ def test_grpc_client_says_what_is_wrong(kit, rpc):
         'error: NOT_FOUND: Servable not found for request: Latest(other)\n')
 
 
-def test_readme_commands_fit_the_model(kit, rest):
+def save_pictures(folder):
+    """A folder of pictures, one of them, with zeros behind it, over gRPC's usual 4 MB; name -> content."""
+    os.makedirs(folder)
+    contents = [tiny_classifier.jpeg(seed=1) + b'\0' * 5_000_000, tiny_classifier.png(seed=2),
+                tiny_classifier.jpeg(seed=3), tiny_classifier.png(seed=4)]
+    names = ['large.jpg', 'ein Bild.png', '그림.jpeg', os.fsdecode(b'gr\xfcn.png')]  # the last is not UTF-8
+    pictures = {os.path.join(folder, name): content for name, content in zip(names, contents)}
+    for path, content in pictures.items():
+        with open(path, 'wb') as file:
+            file.write(content)
+    return pictures
+
+
+def assert_best(served, pictures, output):
+    """Lines of file, label, probability and, of every other class, description."""
+    posteriors = served.model.posteriors(tf.constant([*pictures.values()])).numpy()
+    lines = [line.split('\t') for line in output.decode(errors='surrogateescape').splitlines()]
+    assert [line[0] for line in lines] == [*pictures]
+    assert {len(line) for line in lines} == {3, 4}
+    for (_, label, probability, *description), p in zip(lines, posteriors):
+        number = p.argmax()
+        assert label == f'n{number:04}' and float(probability) == pytest.approx(p[number], abs=1e-4)
+        assert description == ([f'größtes Ding {label}'] if number % 2 else [])
+
+
+@of_pictures
+def test_rest_client_classifies_pictures(kit, rest, tmp_path):
+    pictures = save_pictures(tmp_path / 'pictures')
+    run = run_client(kit, 'rest_client.py', '--url', rest, '--pictures', *pictures)
+    assert_best(kit.served, pictures, run.stdout)
+    assert not run.stderr and run.returncode == 0 and kit.served.calls == {1: 4}
+    run = run_client(kit, 'rest_client.py', '--url', rest, '--pictures', '--batch_size', '3', lines='\n'.join(pictures))
+    assert_best(kit.served, pictures, run.stdout)
+    assert kit.served.calls == {1: 5, 3: 1}
+
+
+@of_pictures
+def test_clients_name_a_picture_the_server_refuses(kit, rest, rpc, tmp_path):
+    pictures, text = save_pictures(tmp_path / 'pictures'), tmp_path / 'text.jpg'
+    text.write_text('not a picture')
+    for server, status in ((['rest_client.py', '--url', rest], f'{rest}/v1/models/classifier answered 400'),
+                           (['grpc_client.py', '--address', rpc], 'INVALID_ARGUMENT')):
+        run = run_client(kit, *server, '--pictures', *pictures, str(text), *pictures)
+        assert_best(kit.served, pictures, run.stdout)  # those before it
+        assert f'error: {text}: {status}: ' in run.stderr.decode() and run.returncode == 1
+        assert 'Unknown image file format' in run.stderr.decode()
+
+
+@of_pictures
+def test_a_picture_that_cannot_be_read_is_one_sentence(kit):
+    for name, why in (('none.jpg', 'No such file or directory'), ('.', 'Is a directory'),
+                      ('', 'No such file or directory'), ('a\0b', 'embedded null byte')):
+        run = run_client(kit, 'rest_client.py', '--pictures', lines=f'{name}\n')
+        assert run.stderr.decode() == f'error: {name} cannot be read ({why}); give names of JPEG or PNG files.\n'
+        assert run.returncode == 1 and not run.stdout
+
+
+def read_readme(kit):
     with open(os.path.join(kit.folder, 'README.md'), encoding='utf-8') as file:
-        readme = file.read()
+        return file.read()
+
+
+@of_pictures
+def test_readme_of_an_image_model(kit, rest, tmp_path):
+    pictures, readme = save_pictures(tmp_path / 'pictures'), read_readme(kit)
+    for line in ('| input | `image` | string [n] |', '| output | `labels` | string [n, 5] |',
+                 '| output | `descriptions` | string [n, 5] |', '| output | `probabilities` | float32 [n, 5] |',
+                 'python rest_client.py --pictures photo.jpg', 'python grpc_client.py --pictures photo.jpg'):
+        assert line in readme
+    assert '"text"' not in readme and 'lines.txt' not in readme
+    command = re.search(r'\(printf .*\n.*:predict', readme)[0]
+    for path, content in pictures.items():
+        os.replace(path, tmp_path / 'photo.jpg')
+        run = subprocess.run(['sh', '-c', command.replace('http://localhost:8501', rest)], cwd=tmp_path,
+                             env={**os.environ, 'no_proxy': '*'}, capture_output=True, timeout=60)
+        expected = kit.served.model.signatures['serving_default'](image=tf.constant([content]))
+        assert json.loads(run.stdout)['outputs']['labels'] == to_json(expected['labels'].numpy().tolist()), run.stderr
+
+
+def test_readme_commands_fit_the_model(kit, rest):
+    readme = read_readme(kit)
     for line in ('| input | `text` | string [n] |', '| output | `score` | float32 [n] |',
                  '| output | `truncated` | bool [n] |',
                  f'-e MODEL_NAME=shouter tensorflow/serving:{tf.__version__}',
@@ -187,7 +302,7 @@ def test_kit_on_an_object_store_and_of_another_model(tmp_path):
     module, model = Thumbnail(), str(tmp_path / 'thumbnail')
     tf.saved_model.save(module, model, signatures={'serving_default': module.serve})
     kit = serving_kit.write(model, bucket, 'python -m pipelines.push')
-    assert tf.io.gfile.listdir(kit) == ['README.md']  # the clients send text, this model takes pictures
+    assert tf.io.gfile.listdir(kit) == ['README.md']  # it takes pictures, but answers what the clients cannot print
     with tf.io.gfile.GFile(os.path.join(kit, 'README.md')) as file:
         readme = file.read()
     assert f'-e MODEL_BASE_PATH={os.path.dirname(bucket)} ' in readme and '--mount' not in readme

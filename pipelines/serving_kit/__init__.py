@@ -15,6 +15,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from data_prep import records
 
 CLIENTS = ('rest_client.py', 'grpc_client.py')
+# What the clients can ask: the one input of `serving_default` they fill in, and the outputs they print.
+ASKED = {'text': {'text'}, 'image': {'labels', 'descriptions', 'probabilities'}}
 
 
 def write(saved_model_dir: str, destination: str, command: str) -> str:
@@ -31,26 +33,31 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
     folder = f'{destination}.kit'
     tf.io.gfile.makedirs(folder)
     signatures = _signatures(saved_model_dir)
-    takes_text = 'text' in signatures.get('serving_default', {}).get('inputs', {})
-    files = {name: _template(name) for name in CLIENTS if takes_text}
-    files['README.md'] = _readme(destination, command, signatures, takes_text)
+    asked = _asked(**signatures.get('serving_default', {'inputs': {}, 'outputs': {}}))
+    files = {name: _template(name) for name in CLIENTS if asked}
+    files['README.md'] = _readme(destination, command, signatures, asked)
     for name, text in files.items():
         records.write_atomically(os.path.join(folder, name), text.encode())
     return folder
+
+
+def _asked(inputs: dict, outputs: dict) -> str:
+    """The input the clients send to a model with this signature, or nothing."""
+    return next((name for name, answers in ASKED.items() if {*inputs} == {name} and answers <= {*outputs}), '')
 
 
 def _template(name: str) -> str:
     return (importlib.resources.files(__name__) / name).read_text('utf-8')
 
 
-def _readme(destination: str, command: str, signatures: dict, clients: bool) -> str:
+def _readme(destination: str, command: str, signatures: dict, asked: str) -> str:
     name, remote = model_name(destination), '://' in destination
     if not remote:
         destination = os.path.abspath(destination)  # a mount needs it so
     template = jinja2.Template(_template('README.md.j2'), undefined=jinja2.StrictUndefined, trim_blocks=True,
                                lstrip_blocks=True, keep_trailing_newline=True)
     return template.render(
-        name=name, destination=destination, remote=remote, signatures=signatures, clients=clients,
+        name=name, destination=destination, remote=remote, signatures=signatures, asked=asked,
         tensorflow=tf.__version__, base_path=shlex.quote(f'MODEL_BASE_PATH={posixpath.dirname(destination)}'),
         mount=shlex.quote(f'type=bind,source={destination},target=/models/{name},readonly'),
         push=f'{command} --set {shlex.quote(f"push.destination={destination}")}')

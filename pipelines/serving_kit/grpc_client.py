@@ -1,31 +1,37 @@
-"""Sends lines of text to a served model over gRPC and prints its answers, one line for each.
+"""Sends lines of text, or pictures, to a served model over gRPC and prints its answers, one line for each.
 
     python grpc_client.py 'A man rides a bicycle.'
     python grpc_client.py --address host:8500 < lines.txt > answers.txt
+    python grpc_client.py --pictures photo.jpg folder/*.png
 
-Needs grpcio, tensorflow and tensorflow-serving-api, and rest_client.py for the flags and the reading of lines.
+Needs grpcio, tensorflow and tensorflow-serving-api, and rest_client.py for the flags, the reading and the printing.
 """
 import os
-import sys
 
-from rest_client import parser, run
+from rest_client import Refused, parser, run
 
 
-def predict_grpc(stub, model, lines, timeout):
-    """Calls PredictionService.Predict with the lines as one tensor."""
+def predict_grpc(stub, model, name, values, timeout):
+    """Calls PredictionService.Predict with the values, strings or bytes, as one tensor."""
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = 'serving_default'
-    request.inputs['text'].CopyFrom(tf.make_tensor_proto(lines, dtype=tf.string))
+    request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype=tf.string))
     try:
         response = stub.Predict(request, timeout=timeout)
     except grpc.RpcError as error:
-        sys.exit(f'error: {error.code().name}: {error.details()}')
-    outputs = {name: tf.make_ndarray(tensor).tolist() for name, tensor in response.outputs.items()}
-    return {**outputs, 'text': [text.decode('utf-8', 'replace') for text in outputs['text']]}
+        raise Refused(f'{error.code().name}: {error.details()}') from error
+    return {key: decoded(tf.make_ndarray(tensor).tolist()) for key, tensor in response.outputs.items()}
+
+
+def decoded(value):
+    """Text where there are bytes, in lists of any depth."""
+    if isinstance(value, list):
+        return [decoded(each) for each in value]
+    return value.decode('utf-8', 'replace') if isinstance(value, bytes) else value
 
 
 def main():
@@ -37,7 +43,7 @@ def main():
     from tensorflow_serving.apis import prediction_service_pb2_grpc
     with grpc.insecure_channel(args.address) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        run(args, lambda lines: predict_grpc(stub, args.model, lines, args.timeout))
+        run(args, lambda name, values: predict_grpc(stub, args.model, name, values, args.timeout))
 
 
 if __name__ == '__main__':

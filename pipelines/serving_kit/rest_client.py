@@ -1,9 +1,11 @@
-"""Sends lines of text to a served model over REST and prints its answers, one line for each.
+"""Sends lines of text, or pictures, to a served model over REST and prints its answers, one line for each.
 
     python rest_client.py 'A man rides a bicycle.'
     python rest_client.py --url http://host:8501 < lines.txt > answers.txt
+    python rest_client.py --pictures photo.jpg folder/*.png
 """
 import argparse
+import base64
 import http.client
 import itertools
 import json
@@ -13,45 +15,82 @@ import urllib.error
 import urllib.request
 
 
+class Refused(Exception):
+    """The server answered with an error."""
+
+
 def parser(description):
     """The flags both clients take."""
     flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('lines', nargs='*', metavar='LINE', help='text to send (default: standard input, by lines)')
+    flags.add_argument('--pictures', action='store_true', help='the lines are names of JPEG or PNG files to classify')
     flags.add_argument('--model', default=pathlib.Path(__file__).resolve().parent.name.removesuffix('.kit'),
                        help='name the model is served under (default: %(default)s, from this folder\'s name)')
-    flags.add_argument('--batch_size', type=int, default=32, help='lines a request (default: %(default)s)')
+    flags.add_argument('--batch_size', type=int, help='lines a request (default: 32, of pictures 1)')
     flags.add_argument('--timeout', type=float, default=60, help='seconds for a request (default: %(default)s)')
     return flags
 
 
 def run(args, predict):
-    """Sends all lines in batches.
+    """Sends all lines, or the pictures they name, in batches.
 
     Args:
       args: parsed flags.
-      predict: lines -> outputs by name, each a list as long as the lines.
+      predict: the input's name and its values -> outputs by name, each a list as long as the values. Raises Refused.
     """
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding='utf-8')
+    for stream in (sys.stdin, sys.stdout):  # a file's name may be of any bytes
+        stream.reconfigure(encoding='utf-8', errors='surrogateescape' if args.pictures else 'strict')
     typing = not args.lines and sys.stdin.isatty()  # then each line is answered at once
-    size = 1 if typing else args.batch_size
+    default = 1 if args.pictures else 32  # so that a picture the server refuses costs no other
+    size = 1 if typing else default if args.batch_size is None else args.batch_size
     lines, sent = (line.rstrip('\r\n') for line in args.lines or sys.stdin), 0
     while batch := list(itertools.islice(lines, max(1, size))):
-        outputs = predict(batch)
-        for number, text in enumerate(outputs['text']):
-            print(' '.join(text.splitlines()), flush=True)  # an answer is one line, whatever the model says
-            if outputs.get('truncated', [False] * len(batch))[number]:
-                print(f'line {sent + number + 1} is too long; only its beginning was read', file=sys.stderr)
+        try:
+            if args.pictures:
+                classify(predict, batch)
+            else:
+                answer(predict, batch, sent)
+        except Refused as error:
+            sys.exit(f'error: {", ".join(batch)}: {error}' if args.pictures else f'error: {error}')
         sent += len(batch)
 
 
-def predict_rest(url, lines, timeout):
+def answer(predict, lines, sent):
+    """Prints the model's text for each line."""
+    outputs = predict('text', lines)
+    for number, text in enumerate(outputs['text']):
+        print(' '.join(text.splitlines()), flush=True)  # an answer is one line, whatever the model says
+        if outputs.get('truncated', [False] * len(lines))[number]:
+            print(f'line {sent + number + 1} is too long; only its beginning was read', file=sys.stderr)
+
+
+def classify(predict, files):
+    """Prints each file, its best label, the label's probability, and its description unless that is the label."""
+    outputs = predict('image', [content(file) for file in files])
+    best = ([row[0] for row in outputs[name]] for name in ('labels', 'probabilities', 'descriptions'))
+    for file, label, probability, description in zip(files, *best):
+        print(file, label, f'{probability:.4f}', *{description} - {label}, sep='\t', flush=True)
+
+
+def content(file):
+    try:
+        with open(file, 'rb') as stream:
+            return stream.read()
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        reason = getattr(error, 'strerror', error)
+        sys.exit(f'error: {file} cannot be read ({reason}); give names of JPEG or PNG files.')
+
+
+def predict_rest(url, name, values, timeout):
     """Asks TensorFlow Serving's REST interface, in its column format.
 
     Args:
       url: the model's, as http://localhost:8501/v1/models/name.
+      name: the input's.
+      values: strings or bytes.
     """
-    request = urllib.request.Request(f'{url}:predict', json.dumps({'inputs': {'text': lines}}).encode(),
+    values = [{'b64': base64.b64encode(value).decode()} if isinstance(value, bytes) else value for value in values]
+    request = urllib.request.Request(f'{url}:predict', json.dumps({'inputs': {name: values}}).encode(),
                                      {'Content-Type': 'application/json'})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
@@ -62,7 +101,7 @@ def predict_rest(url, lines, timeout):
             body = json.loads(body)['error']
         except (ValueError, KeyError, TypeError):
             pass
-        sys.exit(f'error: {url} answered {error.code}: {body}')
+        raise Refused(f'{url} answered {error.code}: {body}') from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, 'reason', error)
         sys.exit(f'error: {url} cannot be reached ({reason}); start the server as README.md says, or give --url.')
@@ -75,7 +114,7 @@ def main():
     flags.add_argument('--url', default='http://localhost:8501', help='the server (default: %(default)s)')
     args = flags.parse_args()
     url = f'{args.url.rstrip("/")}/v1/models/{args.model}'
-    run(args, lambda lines: predict_rest(url, lines, args.timeout))
+    run(args, lambda name, values: predict_rest(url, name, values, args.timeout))
 
 
 if __name__ == '__main__':

@@ -1,0 +1,208 @@
+"""The image kind through the one frame, on pictures of stripes: learned, resumed, on replicas, asked in many ways."""
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from conftest import ROOT, command
+from data_prep import UserError, records
+from keras_models import vgg
+from pipelines import checkpoints, config, strategy, trainer
+from pipelines.pipeline import Pipeline
+
+CONFIG = """\
+name: stripes
+data:
+  module: data_prep.imagenet
+  train: [{folder}]
+  validation_fraction: 0.2
+  test_fraction: 0.2
+input: {{rows: 16, crop: 32, scales: [36, 44], flip: false, colour: 0.05}}
+model:
+  module: keras_models.prelu_net
+  layers: ['3x3, 8', '2x2 maxpool, /2', '3x3, 8', '2x2 maxpool, /2', '3x3, 16', 'spp, {{3, 2, 1}}', 'fc, 16']
+  learning_rate: 0.002
+  dropout: 0.1
+  patience: 1
+train: {{steps: 120, log_every: 10, checkpoint_every: 40, validate_every: 20, average_checkpoints: 1}}
+evaluate: {{batch_size: 8, slices: [target], thresholds: {{top1_error: {{max: 0.3}}}}}}
+"""
+ANGLES = {'flat': 0.0, 'rising': np.pi / 4, 'upright': np.pi / 2}
+
+
+def stripes(angle, seed):
+    """Stripes across a direction, of some colour, width and place, in noise; pictures of several sizes."""
+    draw = np.random.default_rng(seed)
+    height, width = draw.integers(40, 70, 2)
+    y, x = np.mgrid[:height, :width]
+    wave = np.sin((y * np.cos(angle) + x * np.sin(angle)) * draw.uniform(0.5, 0.9) + draw.uniform(0, 6))
+    levels = 128 + wave[..., None] * draw.uniform(40, 90, 3) + draw.normal(0, 15, (height, width, 3))
+    return Image.fromarray(np.clip(levels, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """Class folders, as a user has them, with a PNG and a file that is no picture among the JPEGs."""
+    folder = tmp_path_factory.mktemp('stripes')
+    for number, (name, angle) in enumerate(ANGLES.items()):
+        (folder / name).mkdir()
+        for i in range(80):
+            stripes(angle, 1000 * number + i).save(folder / name / f'{i:03}.{"png" if i == 7 else "jpg"}')
+    (folder / 'flat' / 'notes.jpg').write_text('nothing to see')
+    return folder
+
+
+@pytest.fixture(scope='module')
+def config_file(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp('config') / 'stripes.yaml'
+    path.write_text(CONFIG.format(folder=folder))
+    return str(path)
+
+
+@pytest.fixture(scope='module')
+def finished(config_file, tmp_path_factory):
+    root = tmp_path_factory.mktemp('root')
+    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root, done.stdout
+
+
+@pytest.fixture(scope='module')
+def examples(finished, config_file):
+    return Pipeline(config.load(config_file), str(finished[0]), []).outputs('prepare')['examples'].uri
+
+
+def test_a_folder_of_class_folders_becomes_a_pushed_model(finished, examples):
+    """Nothing but the configuration is written: the classes, and so the size of the net, come from the folder."""
+    root, printed = finished
+    [error] = re.findall(r'top1_error ([\d.]+) on \d+ test examples; BLESSED', printed)
+    assert float(error) < 0.2
+    assert records.read_manifest(examples)['model'] == {'classes': 3}
+    counts = records.read_manifest(examples)['counts']
+    assert sum(count['written'] for count in counts.values()) == 240
+    assert sum(count['dead_letters'] for count in counts.values()) == 1
+    assert 'flat' in re.search('top1_error by target: (.*)', printed)[1]
+    [report] = root.glob('evaluate/*/report/report.html')
+    assert 'top1 error' in report.read_text() and 'upright' in report.read_text()
+
+
+def test_asking_otherwise_trains_nothing_anew(finished, config_file):
+    """The same weights behind another protocol; fused with the first export, errors are of the mean of both."""
+    root, _ = finished
+    [exported] = root.glob('export/*/model/Format-Serving')
+    for views, more in (('ten_crop,dense', ()), ('single', ('--set', f'inference.fuse=[{exported}]'))):
+        done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), '--set',
+                       f'inference.views=[{views}]', *more)
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r'(\w+): nothing it depends on has changed', done.stdout) == ['prepare', 'train']
+        assert 'BLESSED' in done.stdout
+    wrong = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), '--set',
+                    'inference.scales=[24]')
+    assert wrong.returncode == 2 and 'a picture of 24 pixels has no room for a crop of 32' in wrong.stderr
+    assert wrong.stderr.count('\n') == 1
+
+
+def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):
+    for name, angle in ANGLES.items():
+        (tmp_path / 'new' / name).mkdir(parents=True)
+        stripes(angle, 77).save(tmp_path / 'new' / name / '1.jpg')
+    (tmp_path / 'new' / 'broken.jpg').write_bytes((tmp_path / 'new' / 'flat' / '1.jpg').read_bytes()[:300])
+    (tmp_path / 'new' / 'empty.png').touch()
+    asked = ('pipelines.predict', '--model', str(finished[0] / 'serving' / 'stripes'))
+    done = command(*asked, '--out', 'out', 'new', cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {row['file']: row for row in csv.DictReader((tmp_path / 'out' / 'predictions.csv').open())}
+    assert len(rows) == 5 == len(done.stdout.splitlines())
+    assert 'empty' in rows['new/empty.png']['error'] and rows['new/broken.jpg']['error']
+    right = [row['label_1'] == os.path.basename(os.path.dirname(file))
+             for file, row in rows.items() if not row['error']]
+    assert len(right) == 3 and sum(right) >= 2
+    assert sum(float(rows['new/flat/1.jpg'][f'probability_{i}']) for i in (1, 2, 3)) == pytest.approx(1, abs=1e-3)
+    assert Image.open(tmp_path / 'out' / 'sheet_01.png').size[0] > 400
+    nothing = command(*asked, cwd=tmp_path)
+    assert nothing.returncode == 2 and 'name files or folders' in nothing.stderr
+
+
+def losses(config_file, examples, *overrides):
+    resolved = config.load(config_file, ['train.steps=8', 'model.classes=3', *overrides])
+    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, resolved.train.jit is True)
+    iterator, found = iter(it._dataset('train')), []
+    for _ in range(8):
+        batch = next(iterator)
+        batch.pop('id')
+        value, normaliser = it._train(batch)['loss/classifier']
+        found.append(float(value / normaliser))
+    return found
+
+
+def test_replicas_and_compilation_change_nothing(config_file, examples):
+    """Crops, colours and updates are those of one device: a picture's draws do not depend on where it is decoded."""
+    one = losses(config_file, examples, 'model.dropout=0')
+    for overrides in (['train.strategy=mirrored'], ['train.jit=true'], ['train.gradient_accumulation_steps=2']):
+        np.testing.assert_allclose(losses(config_file, examples, 'model.dropout=0', *overrides), one, rtol=2e-4)
+
+
+TRAIN = 'import sys\nfrom pipelines import stage, train\nstage.quiet_libraries()\ntrain.main(sys.argv[1:])'
+
+
+def test_the_plateau_schedule_survives_a_kill(config_file, finished, tmp_path):
+    """SIGKILL after a checkpoint: rate and weights are an uninterrupted run's, though the rate has dropped."""
+    flags = ['--config', config_file, '--set', 'model.min_delta=0.2', '--set', 'train.steps=100']
+    weights, rates = [], []
+    for root, kill in ((tmp_path / 'whole', False), (tmp_path / 'killed', True)):
+        assert command('pipelines.prepare', *flags, '--pipeline_root', str(root)).returncode == 0
+        start = [sys.executable, '-W', 'ignore', '-c', TRAIN, *flags, '--pipeline_root', str(root)]
+        if kill:
+            child = subprocess.Popen(start, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+            assert any('step 50/100' in line for line in child.stdout)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        done = subprocess.run(start, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0 and ('resuming at step 40' in done.stdout) == kill, done.stderr
+        [run] = root.glob('train/*/model_run')
+        weights.append((run / 'weights.data-00000-of-00001').read_bytes())
+        reader = tf.train.load_checkpoint(str(run / 'checkpoints'))
+        [key] = [key for key in reader.get_variable_to_shape_map() if key.startswith('schedules') and 'rate' in key]
+        rates.append(float(reader.get_tensor(key)))
+    assert weights[0] == weights[1] and rates[0] == rates[1] < 0.002
+
+
+def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_path):
+    """Section 3.1, by `train.init_from`; and a net that does not fit is a sentence."""
+    net = '{module: keras_models.vgg, width: 0.05, preset: official, variant: %s}'
+    flags = ['train.steps=1', 'train.checkpoint_every=1', 'train.validate_every=1']
+
+    def load(*more, variant='A'):
+        loaded = config.load(config_file, [f'model={net % variant}', *flags, *more])
+        return config.with_data_set(loaded, records.read_manifest(examples))
+    trainer.train(load(), examples, str(tmp_path / 'a'))
+    begin = load(f'train.init_from={tmp_path / "a"}', variant='B')
+    it = trainer.Trainer(begin, strategy.make(begin.train), examples, False)
+    drawn = {variable.name: variable.numpy() for variable in it.nets['classifier'].variables}
+    trainer._start(it, str(tmp_path / 'b'))
+    a = checkpoints.read(str(tmp_path / 'a' / 'weights'))['classifier']
+    for variable in it.nets['classifier'].variables:
+        name = variable.name.split(':')[0]
+        expected = a[name] if name.split('/')[0] in vgg.FROM_A else drawn[variable.name]
+        np.testing.assert_array_equal(variable, expected)
+    other = load('model.width=0.1', f'train.init_from={tmp_path / "a"}', variant='B')
+    with pytest.raises(UserError, match='train.init_from: .* at the same width, crop and classes'):
+        trainer._start(trainer.Trainer(other, strategy.make(other.train), examples, False), str(tmp_path / 'c'))
+    kept = load(f'train.init_from={tmp_path / "a"}', 'train.steps=0')
+    trainer.train(kept, examples, str(tmp_path / 'd'))
+    found = checkpoints.read(str(tmp_path / 'd' / 'weights'))['classifier']
+    assert all((found[name] == a[name]).all() for name in a)  # no step: weights as they were
+
+
+def test_a_model_told_of_too_few_classes_is_refused(config_file, examples):
+    with pytest.raises(UserError, match='model.classes 2 is less than the 3 of the data set'):
+        config.with_data_set(config.load(config_file, ['model.classes=2']), records.read_manifest(examples))
+    done = command('pipelines.train', '--config', config_file, '--explain')
+    assert 'known once the data set is prepared, which tells model.classes' in done.stdout
