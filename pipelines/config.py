@@ -80,7 +80,7 @@ class PushConfig:
 
 _SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
                               'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
-_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length')
+_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'drops')
 _MODULES = {'data': 'data_prep', 'model': 'keras_models'}
 _OWNED = {'data': ('data', 'Config'), 'input': ('data', 'Input'),  # section: (whose module has its keys, their class)
           'model': ('model', 'Config'), 'inference': ('model', 'Inference')}
