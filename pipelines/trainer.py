@@ -220,8 +220,9 @@ def train(config: Config, examples: str, run: str) -> dict:
       UserError: the checkpoint is of another model, or the data set is damaged.
     """
     strategy = strategies.make(config.train)
-    tf.config.experimental.enable_op_determinism()
     jit = strategies.accelerated(strategy) if config.train.jit == 'auto' else bool(config.train.jit)
+    if not jit:  # under it XLA refuses the gradient of max-pooling; what it compiles for CPUs and TPUs repeats anyway
+        tf.config.experimental.enable_op_determinism()
     trainer = Trainer(config, strategy, examples, jit)
     started = _start(trainer, run)
     seconds = time.monotonic()

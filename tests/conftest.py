@@ -10,6 +10,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import tiny_text_model
+from tensorflow.python.framework.config import disable_op_determinism  # noqa: E402
 
 from pipelines import stage, strategy  # noqa: E402
 
@@ -114,3 +115,4 @@ def command(*args: str, cwd=None, **kwargs) -> subprocess.CompletedProcess:
 def _fresh_keras():
     yield
     tf.keras.backend.clear_session()
+    disable_op_determinism()  # which a training run in this process switched on
