@@ -14,6 +14,10 @@ import tensorflow as tf
 SIDE = 256  # of the mean image
 LONGEST = 8  # times as long as wide: a file of 1 x 20,000 pixels, enlarged, would take more than 16 GB
 
+# The decoder's default, a rougher transform that is no faster here, makes photographs a level less red and 1.2 less
+# blue on average; this one gives what Pillow does, pixel by pixel.
+_DCT = 'INTEGER_ACCURATE'
+
 # A JPEG decoder interpolates colours of half the resolution between neighbours, which it lacks at a window's border.
 _MARGIN = 2
 
@@ -71,10 +75,11 @@ class View:
         whole = rescaled(size, least + _up_to(u[0], largest - least))
         inside, space = self._space(whole)
         offset = inside + _up_to(u[1:3], space - self.crop)
-        image = self._less_mean(crop_jpeg(encoded, size, whole, offset, self.crop), whole, offset)
+        less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
         if self._colours is not None:
             alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
-            image += tf.linalg.matvec(self._colours, alpha)
+            less -= tf.linalg.matvec(self._colours, alpha)
+        image = crop_jpeg(encoded, size, whole, offset, self.crop) - less
         return tf.cond(u[3] < 0.5, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
 
     def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -82,7 +87,8 @@ class View:
         whole = rescaled(size, self.scale)
         inside, space = self._space(whole)
         offset = inside + (space - self.crop) // 2
-        return self._less_mean(crop_jpeg(encoded, size, whole, offset, self.crop), whole, offset)
+        less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
+        return crop_jpeg(encoded, size, whole, offset, self.crop) - less
 
     def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
         """All that crops are taken from: the rescaled picture or, with `square`, its centre.
@@ -94,13 +100,13 @@ class View:
         Returns:
           float32 [h, w, 3]; of a picture more than `LONGEST` times as long as wide, its middle.
         """
-        pixels = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        pixels = decoded(encoded)
         size = tf.shape(pixels)[:2]
         whole = rescaled(size, scale)
         inside, space = self._space(whole)
         shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
         inside += (space - shown) // 2
-        return self._less_mean(resampled(pixels, size, whole, inside, shown), whole, inside)
+        return resampled(pixels, size, whole, inside, shown) - self._mean(whole, inside, shown)
 
     def _space(self, whole: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Where in the rescaled picture crops may lie: its top and left, and its height and width, int32 [2] each."""
@@ -109,23 +115,28 @@ class View:
         space = tf.zeros_like(whole) + tf.reduce_min(whole)
         return (whole - space) // 2, space
 
-    def _less_mean(self, image: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-        """What lies at `offset` in the rescaled picture, less the mean: the mean image fills the space for crops."""
-        if self.mean == 'none':
-            return image
-        if self.mean == 'rgb':
-            return image - self._mean_rgb
+    def _mean(self, whole: tf.Tensor, offset: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+        """What is to be subtracted at `offset` of the rescaled picture, [*shape, 3] or [3].
+
+        The mean image fills the space that crops are taken from.
+        """
+        if self.mean != 'pixel':
+            return tf.constant(self._mean_rgb if self.mean == 'rgb' else np.zeros(3, np.float32))
         inside, space = self._space(whole)
-        shape = tf.shape(image)[:2]
         middles = tf.cast(tf.stack([offset - inside, offset - inside + shape - 1]), tf.float32) + 0.5
         places = middles * SIDE / tf.cast(space, tf.float32) + 0.5  # of the first and last pixel, counted in the border
         corners = tf.reshape(places / (SIDE + 1), [1, 4])
-        return image - tf.image.crop_and_resize(self._mean_image, corners, [0], shape)[0]
+        return tf.image.crop_and_resize(self._mean_image, corners, [0], shape)[0]
 
 
 def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
     """Uniform on [0, 1) -> uniform on the whole numbers 0 to `largest`."""
     return tf.cast(u * tf.cast(largest + 1, tf.float32), tf.int32)
+
+
+def decoded(encoded: tf.Tensor) -> tf.Tensor:
+    """A JPEG or PNG file, grey or in colour -> uint8 [h, w, 3]; transparency is left out."""
+    return tf.io.decode_jpeg(encoded, channels=3, dct_method=_DCT)  # reads PNG as well
 
 
 def rescaled(size: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
@@ -173,7 +184,7 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
     first, last = (tf.cast(at, tf.float64) * a_pixel for at in (offset, offset + crop))
     start = tf.maximum(tf.cast(first - reach, tf.int32), 0)
     stop = tf.minimum(tf.cast(last + reach, tf.int32) + 1, size)
-    pixels = tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3)
+    pixels = tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3, dct_method=_DCT)
     return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
 
 

@@ -146,19 +146,29 @@ def merge(parts: Iterable[tuple[list[str], bytes]]) -> tuple[list[str], bytes]:
     return files, np.sort(np.concatenate(arrays), order=['stem', 'file', 'offset']).tobytes()
 
 
-def find_boxes(merged: tuple[list[str], bytes], name: str, label: str) -> list[tuple[str, int, int]]:
-    """File, offset and length of all that is said of a picture.
+class Boxes:
+    """Finds what is said of a picture.
 
-    Where pictures of one name are spoken of in several folders, the folder called like the picture's class counts.
+    Args:
+      merged: as `merge` gives it.
     """
-    files, rows = merged[0], np.frombuffer(merged[1], _BOX)
-    stem = np.uint64(_stem(name))
-    own = rows[np.searchsorted(rows['stem'], stem):np.searchsorted(rows['stem'], stem, 'right')]
-    of_class = own[own['folder'] == _hash(label, 4)]
-    if not len(of_class) and len(np.unique(own['folder'])) > 1:
-        return []
-    rows = of_class if len(of_class) else own
-    return [(files[row['file']], int(row['offset']), int(row['length'])) for row in rows]
+
+    def __init__(self, merged: tuple[list[str], bytes]):
+        self._files, self._rows = merged[0], np.frombuffer(merged[1], _BOX)
+        self._stems = np.ascontiguousarray(self._rows['stem'])
+
+    def find(self, name: str, label: str) -> list[tuple[str, int, int]]:
+        """File, offset and length of every range about a picture.
+
+        Where pictures of one name are spoken of in several folders, the folder called like the picture's class counts.
+        """
+        stem = np.uint64(_stem(name))
+        rows = self._rows[np.searchsorted(self._stems, stem):np.searchsorted(self._stems, stem, 'right')]
+        own = rows[rows['folder'] == _hash(label, 4)]
+        if not len(own) and len(np.unique(rows['folder'])) > 1:
+            return []
+        return [(self._files[row['file']], int(row['offset']), int(row['length']))
+                for row in (own if len(own) else rows)]
 
 
 def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, float, float]]:

@@ -112,8 +112,8 @@ class Shard:
 
     def __init__(self, config: Config, split: str, labels: dict[str, int], boxes: tuple[list[str], bytes],
                  repeats: dict[tuple[str, str], tuple[tuple[str, ...], str]]):
-        self._config, self._split, self._labels, self._boxes, self._repeats = config, split, labels, boxes, repeats
-        self._pixels = PixelSums()
+        self._config, self._split, self._labels, self._repeats = config, split, labels, repeats
+        self._boxes, self._pixels = image_labels.Boxes(boxes), PixelSums()
         self.counts, self.sums = new_counts(split), self._pixels.create_accumulator()
         self.letters: list[dict] = []
 
@@ -171,7 +171,7 @@ class Shard:
         except OSError as error:
             return f'it cannot be read ({error.strerror})'
         boxes, unread = [], []
-        for file, offset, length in image_labels.find_boxes(self._boxes, item.name, item.label):
+        for file, offset, length in self._boxes.find(item.name, item.label):
             try:
                 boxes += image_labels.fractions(image_sources.read(file, offset, length), head.height, head.width)
             except (ValueError, OSError) as error:

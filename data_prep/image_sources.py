@@ -207,8 +207,8 @@ def _flat(source: Source, pictures: list[Found], said: dict[str, str], numbers: 
             said = {picture.name: label for picture, label in zip(pictures, found)}
     elif not said and not in_folders and any('/' not in picture.name for picture in pictures):
         raise UserError(f'data.{source.split}: the pictures of {source.path} lie in no class folders; name what holds '
-                        f'those, as {source.path}/train, or a file with a class a picture in data.'
-                        f'{source.split}_labels.')
+                        'class folders' + (f', or give a file with a class a picture in data.{source.split}_labels.'
+                                           if source.split != 'train' else '.'))
     for picture in pictures:
         label = said.get(picture.name) or said.get(posixpath.basename(picture.name))
         if not label and not said:

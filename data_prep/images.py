@@ -88,7 +88,7 @@ def load(data: bytes, head: Header, resize: int | None = None, square: bool = Fa
     """
     keep = head.keep
     try:
-        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
+        pixels = image_input.decoded(data)
         if resize and min(head.height, head.width) > resize:
             pixels, keep = _levels(image_input.rescale(pixels, resize)), False
         encoded = data if keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()

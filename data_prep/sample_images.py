@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from data_prep import UserError, image_input
+from data_prep import UserError
 
 SIDE = 32
 WORDS = ('zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine')
@@ -43,7 +43,8 @@ def write_digits(folder: str) -> list[str]:
         raise UserError('data.samples: digits come with scikit-learn, which is not installed; run '
                         '`pip install scikit-learn`.') from error
     digits = datasets.load_digits()
-    pictures = [_jpeg(levels) for levels in digits.images]
+    grey = tf.image.resize(digits.images[..., np.newaxis] * 255 / 16, [SIDE, SIDE])  # [1797, 32, 32, 1]
+    pictures = [tf.io.encode_jpeg(each, quality=95).numpy() for each in tf.cast(tf.round(grey), tf.uint8)]
     held = {'validation': range(4, len(pictures), 10), 'test': range(9, len(pictures), 10)}
     train = [i for i in range(len(pictures)) if i % 10 not in (4, 9)]
     files = {'words.txt': ''.join(f'd{i}\t{word}\n' for i, word in enumerate(WORDS)).encode()}
@@ -56,13 +57,6 @@ def write_digits(folder: str) -> list[str]:
         with open(os.path.join(folder, name), 'wb') as file:
             file.write(content)
     return [os.path.join(folder, name) for name in files]
-
-
-def _jpeg(levels: np.ndarray) -> bytes:
-    """[8, 8] of 0 to 16 -> an enlarged picture."""
-    grey = tf.constant(levels[..., np.newaxis] * 255 / 16, tf.float32)
-    large = tf.round(image_input.rescale(tf.repeat(grey, 3, 2), SIDE))[..., :1]
-    return tf.io.encode_jpeg(tf.cast(large, tf.uint8), quality=95).numpy()
 
 
 def _tar(files: Iterable[tuple[str, bytes]]) -> bytes:

@@ -116,7 +116,7 @@ def jpeg_of(width, height):
     (jpeg_of(101, 100), '101 x 100 pixels are more'),
 ])
 def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, reason, monkeypatch):
-    monkeypatch.delattr(images.tf.io, 'decode_image')
+    monkeypatch.delattr(images.image_input, 'decoded')
     with pytest.raises(images.Unreadable, match=reason):
         load(data)
 
