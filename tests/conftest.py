@@ -10,6 +10,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import pytest  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import tiny_text_model
+from tensorflow.python.distribute import cross_device_utils  # noqa: E402
 from tensorflow.python.framework.config import disable_op_determinism  # noqa: E402
 
 from pipelines import stage, strategy  # noqa: E402
@@ -116,3 +117,4 @@ def _fresh_keras():
     yield
     tf.keras.backend.clear_session()
     disable_op_determinism()  # which a training run in this process switched on
+    cross_device_utils.INSTANCE_KEY_START_NUMBER += 10_000  # reductions of another test may have other shapes
