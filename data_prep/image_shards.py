@@ -1,7 +1,6 @@
 """A shard of labelled pictures: its records, what was left out and why, and the sums of its pixels."""
 import concurrent.futures
 import hashlib
-import json
 import os
 import posixpath
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_labels, image_sources, images, records
+from data_prep import image_labels, image_sources, images
 from data_prep.image_input import SIDE
 from data_prep.imagenet import SPLITS, Config
 
@@ -43,12 +42,6 @@ def new_counts(split: str) -> dict[str, int]:
 def letter(config: Config, name: str, offset: int, reason: str) -> dict:
     """A line of the dead letters. The offset is that in the tar, in a compressed one as it is unpacked."""
     return {'file': config.path(name), 'offset': offset, 'reason': reason}
-
-
-def write_letters(folder: str, name: str, letters: list[dict]) -> None:
-    path = os.path.join(folder, 'dead_letters', f'{name}.jsonl')
-    tf.io.gfile.makedirs(os.path.dirname(path))
-    records.write_atomically(path, ''.join(json.dumps(each, ensure_ascii=False) + '\n' for each in letters).encode())
 
 
 class _Made(NamedTuple):
@@ -106,7 +99,7 @@ class Shard:
         split that it is also in, or nothing.
 
     Attributes:
-      counts, letters: of all items so far; `letters` for `write_letters`.
+      counts, letters: of all items so far; `letters` for `job.write_letters`.
       sums: an accumulator of `PixelSums`, of training pictures.
     """
 

@@ -24,12 +24,11 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, image_labels, image_sources, records
-from data_prep.image_shards import Item, MergedSums, Shard, letter, new_counts, order, write_letters
+from data_prep import UserError, image_labels, image_sources, job, records
+from data_prep.image_shards import Item, MergedSums, Shard, letter, new_counts, order
 from data_prep.image_sources import BOXES, Source
 from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
 
-_PROBLEMS = 'problems.json'
 _PARTS = 64  # in which hashes are compared
 Pack = tuple[str, tuple[int, bytes]]  # split, number of items, items
 
@@ -55,7 +54,7 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
         image_sources.look_for(source)
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
         build(pipeline, config, folder)
-    return _finish(folder)
+    return job.finish(folder)
 
 
 def sources(config: Config) -> list[Source]:
@@ -140,7 +139,7 @@ class _Scan(beam.DoFn):
                 packs[split] = []
         yield from (self._pack(split, pack) for split, pack in packs.items() if pack)
         if refused:
-            write_letters(self.folder, f'{source.split}-scan-{source.number:03d}', refused)
+            job.write_letters(self.folder, f'{source.split}-scan-{source.number:03d}', refused)
             yield beam.pvalue.TaggedOutput('refused', (source.split, len(refused)))
 
     def _pack(self, split, items):
@@ -276,8 +275,7 @@ class _WriteShard(beam.DoFn):
         except BaseException:
             writer.abandon()
             raise
-        if shard.letters:
-            write_letters(self.folder, f'{split}-{name}', shard.letters)
+        job.write_letters(self.folder, f'{split}-{name}', shard.letters)
         for key, value in shard.counts.items():
             Metrics.counter('images', f'{split}_{key}').inc(value)
         yield entry, split, shard.counts
@@ -288,18 +286,13 @@ class _WriteShard(beam.DoFn):
 def _commit(folder: str, config: Config, written: list, refused: list[tuple[str, int]], problems: list[str],
             classes: tuple[str, list[tuple[str, str]]], pixels: dict[str, np.ndarray]) -> None:
     """Writes the manifest last of all, or what stands against it."""
-    totals = {split: new_counts(split) for split in SPLITS}
-    for _, split, counts in written:
-        for key, value in counts.items():
-            totals[split][key] += value
-    for split, number in refused:
-        for key in ('read', 'dead_letters'):
-            totals[split][key] += number
+    never_read = ((split, {'read': number, 'dead_letters': number}) for split, number in refused)
+    totals = job.total({split: new_counts(split) for split in SPLITS},
+                       itertools.chain((part[1:] for part in written), never_read))
     problem, pairs = classes
     problems = sorted(problems) or [problem] * bool(problem) or _refusals(totals, config)
     if problems:
-        records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
-        return
+        return job.refuse(folder, problems)
     arrays = io.BytesIO()
     np.savez(arrays, **pixels)
     files = {LABELS: json.dumps(pairs, ensure_ascii=False).encode(), PIXELS: arrays.getvalue()}
@@ -319,14 +312,3 @@ def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
             return [f'data.{split} holds no usable picture: {counts["read"]:,} read, '
                     f'{counts["filtered_duplicate"]:,} also held out, {counts["dead_letters"]:,} dead letters.']
     return []
-
-
-def _finish(folder: str) -> dict:
-    if tf.io.gfile.exists(os.path.join(folder, 'unpacked')):
-        tf.io.gfile.rmtree(os.path.join(folder, 'unpacked'))
-    path = os.path.join(folder, _PROBLEMS)
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path, 'rb') as file:
-            problems = json.loads(file.read())
-        raise UserError(problems[0] + (f' ({len(problems) - 1} more such in {path})' if problems[1:] else ''))
-    return records.read_manifest(folder)

@@ -6,7 +6,6 @@ does not grow with the corpus and a rerun gives the same bytes. The subwords are
 chosen by a stable hash. Duplicates are found by the held-out pairs' hashes, which every writer gets whole.
 """
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,11 +16,10 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, records, subwords, text_files
+from data_prep import UserError, job, records, subwords, text_files
 from data_prep.text_files import Block, Source
 from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
 
-_PROBLEMS = 'problems.json'
 _COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_long', 'dead_letters')
 
 
@@ -45,7 +43,7 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
     text_files.look_for(sources(config, folder))
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
         build(pipeline, config, folder)
-    return _finish(config, folder)
+    return job.finish(folder)
 
 
 def sources(config: Config, folder: str) -> list[Source]:
@@ -219,11 +217,7 @@ class _WriteShard(beam.DoFn):
         except BaseException:
             writer.abandon()
             raise
-        if dead:
-            path = os.path.join(self.folder, 'dead_letters', f'{split}-{name}.jsonl')
-            tf.io.gfile.makedirs(os.path.dirname(path))
-            records.write_atomically(path, ''.join(
-                json.dumps(letter, ensure_ascii=False) + '\n' for letter in dead).encode())
+        job.write_letters(self.folder, f'{split}-{name}', dead)
         for key, value in counts.items():
             Metrics.counter('pairs', f'{split}_{key}').inc(value)
         return [(entry, split, counts)]
@@ -282,15 +276,11 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
     problems = sorted(problems)
     if vocabulary.startswith(b'!'):
         problems.append(vocabulary[1:].decode())
-    totals = {split: _new_counts(split) for split in SPLITS}
-    for _, split, counts in written:
-        for key, value in counts.items():
-            totals[split][key] += value
+    totals = job.total({split: _new_counts(split) for split in SPLITS}, (part[1:] for part in written))
     if not problems:
         problems = _refusals(totals, config)
     if problems:
-        records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
-        return
+        return job.refuse(folder, problems)
     records.write_manifest(folder, [entry for entry, _, _ in written], LENGTHS, totals, {
         'vocabulary': {'size': len(subwords.pieces(vocabulary)),
                        'sha256': hashlib.sha256(vocabulary).hexdigest()},
@@ -311,15 +301,3 @@ def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
         if problems:
             break
     return problems
-
-
-def _finish(config: Config, folder: str) -> dict:
-    for scratch in ('unpacked', 'sample'):
-        if tf.io.gfile.exists(os.path.join(folder, scratch)):
-            tf.io.gfile.rmtree(os.path.join(folder, scratch))
-    path = os.path.join(folder, _PROBLEMS)
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path, 'rb') as file:
-            problems = json.loads(file.read())
-        raise UserError(problems[0] + (f' ({len(problems) - 1} more such in {path})' if problems[1:] else ''))
-    return records.read_manifest(folder)

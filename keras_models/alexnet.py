@@ -13,14 +13,10 @@ from keras_models.layers import (
     dense_cost,
     even,
     local_response_normalization,
-    seed_input,
     three_dense,
     three_dense_logits,
     three_dense_score_map,
 )
-
-UNIT = 'images'
-METRICS = ('top5_error', 'top1_error')
 
 
 class Convolution(NamedTuple):
@@ -122,18 +118,6 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
 dense, score_map = three_dense_logits, three_dense_score_map
 
 
-def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
-    image, seed, made = keras.Input([config.crop, config.crop, 3], name='image'), seed_input(), layers(config)
-    logits = dense(made, config, convolutions(made, config, image), seed, training=None)
-    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
-
-
-def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Section 5."""
-    return {'classifier': rules.descent(config)}
-
-
 def costs(config: Config) -> list[Cost]:
     """Every layer's output, parameters and multiply-adds, in closed form."""
     c, found = config, []
@@ -149,21 +133,6 @@ def costs(config: Config) -> list[Cost]:
             dense_cost('fc8', units, c.classes)]
 
 
-def parameters(config: Config) -> int:
-    """Number of parameters."""
-    return sum(cost.parameters for cost in costs(config))
-
-
-def macs(config: Config) -> int:
-    """Multiply-adds of one image's forward pass."""
-    return sum(cost.macs for cost in costs(config))
-
-
-def flops_per_unit(config: Config) -> int:
-    """Training operations an image: a multiply-add is two, and the backward pass costs two forward ones."""
-    return 6 * macs(config)
-
-
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
     """Figure 2, layer by layer, if this is the paper's net; its first neuron count fits no reading of the text."""
     if (config.width, config.crop, config.classes) != (1.0, 224, 1000):
@@ -176,5 +145,8 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
     return ('layer', 'output', 'neurons', 'figure 2', 'parameters', 'million multiply-adds'), rows
 
 
-Inference, loss_fn = classification.Inference, classification.loss_fn
-serving, predict, check = classification.serving, classification.predict, classification.check
+UNIT, METRICS = classification.UNIT, classification.METRICS
+build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
+parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
+Inference, check = classification.Inference, classification.check
+serving, predict = classification.serving, classification.predict

@@ -1,20 +1,58 @@
-"""What the image classifiers share: their loss, how a trained one is asked, and how it is served.
+"""What the image classifiers share: building, loss, updates, cost, how a trained one is asked, and how it is served.
 
-A paper's file has `Config`, `layers`, `convolutions`, `dense` and `score_map`, and imports its `loss_fn`, `Inference`,
-`serving` and `predict` from here.
+A paper's file has `Config`, `layers`, `convolutions`, `dense`, `score_map` and `costs`; the rest of what a model module
+offers is that of this file, which finds the paper's functions by the module of its `Config`.
 """
 import dataclasses
 import itertools
 import os
 import sys
+import types
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import ModelError, losses, views
+from keras_models import optimizers as rules
+from keras_models.layers import seed_input
 
 TOP = 5  # ILSVRC's second measure
+UNIT = 'images'
+METRICS = (f'top{TOP}_error', 'top1_error')
+
+
+def paper(config) -> types.ModuleType:
+    """The module a configuration is of."""
+    return sys.modules[type(config).__module__]
+
+
+def build(config) -> dict[str, keras.Model]:
+    """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
+    net, image, seed = paper(config), keras.Input([config.crop, config.crop, 3], name='image'), seed_input()
+    layers = net.layers(config)
+    logits = net.dense(layers, config, net.convolutions(layers, config, image), seed, training=None)
+    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
+
+
+def optimizers(config: rules.Descent) -> dict[str, keras.optimizers.Optimizer]:
+    """Krizhevsky et al. 5; Simonyan & Zisserman 3.1; He et al. 2015, 3."""
+    return {'classifier': rules.descent(config)}
+
+
+def parameters(config) -> int:
+    """Number of parameters, in closed form."""
+    return sum(cost.parameters for cost in paper(config).costs(config))
+
+
+def macs(config) -> int:
+    """Multiply-adds of one image's forward pass: the operations of He et al. 2015."""
+    return sum(cost.macs for cost in paper(config).costs(config))
+
+
+def flops_per_unit(config) -> int:
+    """Training operations an image: a multiply-add is two, and the backward pass costs two forward ones."""
+    return 6 * macs(config)
 
 
 @dataclasses.dataclass
@@ -121,13 +159,13 @@ class Classifier(tf.Module):
         self.nets = nets
         self.fused = [_exported(folder, assets.names) for folder in inference.fuse]
         self._assets, self._inference, self._scales = assets, inference, inference.scales or [assets.scale]
-        paper = sys.modules[type(config).__module__]
+        net = paper(config)
         layers = {layer.name: layer for layer in nets['classifier'].layers}
 
         def over_maps(function):
-            return lambda image: function(layers, config, paper.convolutions(layers, config, image))
-        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(paper.dense), jit_compile=jit or None),
-                              over_maps(paper.score_map))
+            return lambda image: function(layers, config, net.convolutions(layers, config, image))
+        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(net.dense), jit_compile=jit or None),
+                              over_maps(net.score_map))
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}

@@ -10,10 +10,7 @@ from tensorflow import keras
 
 from keras_models import classification, initializers
 from keras_models import optimizers as rules
-from keras_models.layers import Cost, Dropout, convolution_cost, dense_cost, even, seed_input
-
-UNIT = 'images'
-METRICS = ('top5_error', 'top1_error')
+from keras_models.layers import Cost, Dropout, convolution_cost, dense_cost, even
 
 Variant = Literal[14, 30, 'A', 'B', 'C']
 
@@ -261,18 +258,6 @@ def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
     return _scores(layers, net, sliding_spp(maps, net.levels, sides(net, config.crop)[-1]))
 
 
-def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
-    image, seed, made = keras.Input([config.crop, config.crop, 3], name='image'), seed_input(), layers(config)
-    logits = dense(made, config, convolutions(made, config, image), seed, training=None)
-    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
-
-
-def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Section 3."""
-    return {'classifier': rules.descent(config)}
-
-
 def costs(config: Config) -> list[Cost]:
     """Every layer's output, parameters (slopes too) and multiply-adds, in closed form."""
     c, net, maps, found = config, read(config), 3, []
@@ -291,21 +276,6 @@ def costs(config: Config) -> list[Cost]:
     return [*found, dense_cost(f'fc{len(net.units) + 1}', n, c.classes)]
 
 
-def parameters(config: Config) -> int:
-    """Number of parameters."""
-    return sum(cost.parameters for cost in costs(config))
-
-
-def macs(config: Config) -> int:
-    """Multiply-adds of one image's forward pass: the paper's operations."""
-    return sum(cost.macs for cost in costs(config))
-
-
-def flops_per_unit(config: Config) -> int:
-    """Training operations an image: a multiply-add is two, and the backward pass costs two forward ones."""
-    return 6 * macs(config)
-
-
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
     """The paper's nets, if this is one of them: weight layers, parameters, operations beside table 3's, and the errors
     the paper found."""
@@ -322,5 +292,8 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-5 error, %'), rows
 
 
-Inference, loss_fn = classification.Inference, classification.loss_fn
-serving, predict, check = classification.serving, classification.predict, classification.check
+UNIT, METRICS = classification.UNIT, classification.METRICS
+build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
+parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
+Inference, check = classification.Inference, classification.check
+serving, predict = classification.serving, classification.predict

@@ -16,14 +16,10 @@ from keras_models.layers import (
     dense_cost,
     even,
     local_response_normalization,
-    seed_input,
     three_dense,
     three_dense_logits,
     three_dense_score_map,
 )
-
-UNIT = 'images'
-METRICS = ('top5_error', 'top1_error')
 
 Variant = Literal['A', 'A-LRN', 'B', 'C', 'D', 'E']
 
@@ -136,18 +132,6 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
 dense, score_map = three_dense_logits, three_dense_score_map
 
 
-def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
-    image, seed, made = keras.Input([config.crop, config.crop, 3], name='image'), seed_input(), layers(config)
-    logits = dense(made, config, convolutions(made, config, image), seed, training=None)
-    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
-
-
-def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Section 3.1."""
-    return {'classifier': rules.descent(config)}
-
-
 def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
     """Pre-initialisation (3.1): the first four convolutional layers and the last three dense ones become net A's; the
     layers in between stay as they were drawn.
@@ -237,21 +221,6 @@ def costs(config: Config) -> list[Cost]:
             dense_cost('fc8', units, c.classes)]
 
 
-def parameters(config: Config) -> int:
-    """Number of parameters."""
-    return sum(cost.parameters for cost in costs(config))
-
-
-def macs(config: Config) -> int:
-    """Multiply-adds of one image's forward pass."""
-    return sum(cost.macs for cost in costs(config))
-
-
-def flops_per_unit(config: Config) -> int:
-    """Training operations an image: a multiply-add is two, and the backward pass costs two forward ones."""
-    return 6 * macs(config)
-
-
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
     """Tables 2 and 3, if this net has the size of the paper's: of every configuration the weight layers, parameters and
     cost, and the errors the paper found with a single test scale."""
@@ -267,5 +236,8 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-1 error, %', 'top-5 error, %'), rows
 
 
-Inference, loss_fn = classification.Inference, classification.loss_fn
-serving, predict, check = classification.serving, classification.predict, classification.check
+UNIT, METRICS = classification.UNIT, classification.METRICS
+build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
+parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
+Inference, check = classification.Inference, classification.check
+serving, predict = classification.serving, classification.predict

@@ -34,15 +34,17 @@ model:
 train: {{steps: 120, log_every: 10, checkpoint_every: 40, validate_every: 20, average_checkpoints: 1}}
 evaluate: {{batch_size: 8, slices: [target], thresholds: {{top1_error: {{max: 0.3}}}}}}
 """
-ANGLES = {'flat': 0.0, 'rising': np.pi / 4, 'upright': np.pi / 2}
+KINDS = {'flat': lambda x, y: np.sin(y), 'upright': lambda x, y: np.sin(x),
+         'checked': lambda x, y: np.sin(x) * np.sin(y)}  # mirrored, each is of its kind still
 
 
-def stripes(angle, seed):
-    """Stripes across a direction, of some colour, width and place, in noise; pictures of several sizes."""
+def stripes(kind, seed):
+    """Stripes of some colour, width and place in noise; pictures of several sizes."""
     draw = np.random.default_rng(seed)
     height, width = draw.integers(40, 70, 2)
     y, x = np.mgrid[:height, :width]
-    wave = np.sin((y * np.cos(angle) + x * np.sin(angle)) * draw.uniform(0.5, 0.9) + draw.uniform(0, 6))
+    pitch, right, down = draw.uniform([0.5, 0, 0], [0.9, 6, 6])
+    wave = KINDS[kind](x * pitch + right, y * pitch + down)
     levels = 128 + wave[..., None] * draw.uniform(40, 90, 3) + draw.normal(0, 15, (height, width, 3))
     return Image.fromarray(np.clip(levels, 0, 255).astype(np.uint8))
 
@@ -51,10 +53,10 @@ def stripes(angle, seed):
 def folder(tmp_path_factory):
     """Class folders, as a user has them, with a PNG and a file that is no picture among the JPEGs."""
     folder = tmp_path_factory.mktemp('stripes')
-    for number, (name, angle) in enumerate(ANGLES.items()):
+    for number, name in enumerate(KINDS):
         (folder / name).mkdir()
         for i in range(80):
-            stripes(angle, 1000 * number + i).save(folder / name / f'{i:03}.{"png" if i == 7 else "jpg"}')
+            stripes(name, 1000 * number + i).save(folder / name / f'{i:03}.{"png" if i == 7 else "jpg"}')
     (folder / 'flat' / 'notes.jpg').write_text('nothing to see')
     return folder
 
@@ -110,9 +112,9 @@ def test_asking_otherwise_trains_nothing_anew(finished, config_file):
 
 
 def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):
-    for name, angle in ANGLES.items():
+    for name in KINDS:
         (tmp_path / 'new' / name).mkdir(parents=True)
-        stripes(angle, 77).save(tmp_path / 'new' / name / '1.jpg')
+        stripes(name, 77).save(tmp_path / 'new' / name / '1.jpg')
     (tmp_path / 'new' / 'broken.jpg').write_bytes((tmp_path / 'new' / 'flat' / '1.jpg').read_bytes()[:300])
     (tmp_path / 'new' / 'empty.png').touch()
     asked = ('pipelines.predict', '--model', str(finished[0] / 'serving' / 'stripes'))
