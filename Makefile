@@ -20,7 +20,7 @@ run: install
 	$(BIN)/python -m pipelines.run
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .

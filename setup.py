@@ -42,7 +42,7 @@ TRAIN = [
     'typeguard>=2.7,<3',
 ]
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
-TEST = ['mypy>=1.11', 'pillow>=10', 'pytest>=8', 'ruff>=0.6', 'types-PyYAML']
+TEST = ['mypy>=1.11', 'pillow>=10', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
     name='landmark',

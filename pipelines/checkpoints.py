@@ -1,4 +1,5 @@
 """Weights by name: what checkpoints and SavedModels hold, whether they fit, and their mean."""
+import json
 import os
 import types
 from collections.abc import Sequence
@@ -135,6 +136,18 @@ def find(path: str, model: types.ModuleType) -> str:
         return path
     raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, an exported model or the folder '
                     'of its pushed versions.')
+
+
+def recorded(weights: str) -> dict:
+    """What a training run, an export or an import said of the weights it left, as `find` names them; else nothing."""
+    folder = os.path.dirname(weights)
+    above = os.path.dirname(folder)
+    for path in (os.path.join(folder, 'run.json'), os.path.join(above, 'run.json'),
+                 os.path.join(above, 'assets.extra', 'landmark.json'), os.path.join(folder, 'weights.json')):
+        if tf.io.gfile.exists(path):
+            with tf.io.gfile.GFile(path) as file:
+                return json.load(file)
+    return {}
 
 
 def present(folder: str) -> list[str]:

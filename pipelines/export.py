@@ -35,26 +35,32 @@ def execute(context: stage.Context) -> None:
         name = config.data_module.SUBWORDS
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
-                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'config': config.values}
+                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'config': config.values,
+                   'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')
     inputs, _ = config.data_module.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
-    [asked] = module.signatures()['serving_default'].input_signature
-    write_warmup(folder, config.name, asked.name, inputs)
+    asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
+    write_warmup(folder, config.name, [each if isinstance(each, dict) else {asked[0]: each} for each in inputs])
     context.properties.update(parameters={name: int(net.count_params()) for name, net in nets.items()},
                               megabytes=round(_size(folder) / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
 
 
-def write_warmup(folder: str, name: str, asked: str, inputs: list) -> None:
-    """The requests TensorFlow Serving plays before a version is served, so that no user waits for the first call."""
+def write_warmup(folder: str, name: str, requests: list[dict]) -> None:
+    """Writes what TensorFlow Serving plays before a version is served, so that no user waits for the first call.
+
+    Args:
+      requests: the signature's inputs by name, of one row each.
+    """
     import tensorflow as tf
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
     with tf.io.TFRecordWriter(os.path.join(folder, WARMUP)) as writer:
-        for one in inputs:
+        for inputs in requests:
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name='serving_default'))
-            request.inputs[asked].CopyFrom(tf.make_tensor_proto([one]))
+            for key, value in inputs.items():
+                request.inputs[key].CopyFrom(tf.make_tensor_proto([value]))
             log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
             writer.write(log.SerializeToString())
 

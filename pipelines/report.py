@@ -25,7 +25,8 @@ from pipelines.stage import Context
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
-_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}}  # of a run that recorded nothing
+# Of a run that recorded nothing.
+_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {}}
 _MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 

@@ -232,10 +232,11 @@ def train(config: Config, examples: str, run: str) -> dict:
         _run(trainer, progress, run)
         last = checkpoints.present(os.path.join(run, SCHEDULED))[-config.train.average_checkpoints:]
         checkpoints.assign_mean(trainer.nets, last)
-        averaged = trainer.evaluate(tf.constant(-1))
+        # Weights that stay as they were given are judged by `evaluate` alone.
+        averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': jit, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
-             'vocabulary': trainer.vocabulary,
+             'vocabulary': trainer.vocabulary, 'foreign': _foreign(trainer),
              'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
@@ -256,7 +257,11 @@ def _start(trainer: Trainer, run: str) -> int:
             checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
         elif settings.init_from:
             path = checkpoints.find(settings.init_from, trainer.model)
-            _same_vocabulary(path, trainer.vocabulary)
+            theirs = checkpoints.recorded(path).get('vocabulary')
+            if theirs and theirs != trainer.vocabulary:  # the shapes would fit all the same
+                raise UserError(f'train.init_from: the weights of {path} are of other subwords than the data; '
+                                'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
+                                'their examples, or in assets.extra of an exported model).')
             checkpoints.start(trainer.nets, path, trainer.model, trainer.config.model)
             print(f'train: starting from the weights of {settings.init_from}.', flush=True)
     started = int(trainer.global_step.numpy())
@@ -265,18 +270,10 @@ def _start(trainer: Trainer, run: str) -> int:
     return started
 
 
-def _same_vocabulary(weights: str, ours: str | None) -> None:
-    """Refuses weights that are known to be of other subwords than the data: their shapes would fit all the same."""
-    folder = os.path.dirname(weights)
-    for path in (os.path.join(folder, 'run.json'), os.path.join(os.path.dirname(folder), 'run.json'),
-                 os.path.join(os.path.dirname(folder), 'assets.extra', 'landmark.json')):
-        if tf.io.gfile.exists(path):
-            with tf.io.gfile.GFile(path) as file:
-                theirs = json.load(file).get('vocabulary')
-            if theirs and theirs != ours:
-                raise UserError(f'train.init_from: the weights of {weights} are of other subwords than the data; '
-                                'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
-                                'their examples, or in assets.extra of an exported model).')
+def _foreign(trainer: Trainer) -> dict:
+    """Whose weights, under which licence, these began as, if not ours: it stays with all that comes of them."""
+    source = trainer.config.train.init_from
+    return checkpoints.recorded(checkpoints.find(source, trainer.model)).get('foreign', {}) if source else {}
 
 
 def _step_of(path: str) -> int:

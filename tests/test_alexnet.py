@@ -1,6 +1,7 @@
 """AlexNet against the paper, and against its equations written in NumPy."""
 import dataclasses
 
+import classifier_steps
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -179,33 +180,9 @@ def test_score_map_is_the_dense_layers_at_every_place():
 def test_learns_four_pictures():
     """Loss, optimizer and net together; so narrow a net needs larger weights to begin with."""
     config = dataclasses.replace(SMALL, classes=4, dropout=0.0, width=1 / 8, deviation=0.05)
-    keras.utils.set_random_seed(0)
-    nets, [optimizer] = alexnet.build(config), alexnet.optimizers(config).values()
-    batch = {'image': pictures(4), 'label': tf.range(4)}
-    variables = nets['classifier'].trainable_variables
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            losses, metrics = alexnet.loss_fn(nets, batch, SEED, True, config)
-            loss = losses['classifier'][0] / losses['classifier'][1]
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-        return loss, metrics['top1_error'][0]
-    first = [float(x) for x in step()]
-    for _ in range(150):
-        last = [float(x) for x in step()]
+    first, last = classifier_steps.train(alexnet, config, pictures(4), steps=151)
     assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
 
 
 def test_xla_computes_the_same_step():
-    config = SMALL
-    model, _ = randomised(config)
-    batch = {'image': pictures(), 'label': tf.constant([1, -1])}
-
-    def gradients():
-        with tf.GradientTape() as tape:
-            losses, _ = alexnet.loss_fn({'classifier': model}, batch, SEED, True, config)
-        return tape.gradient(losses['classifier'][0], model.trainable_variables)
-    plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
-    for one, other in zip(plain, compiled):
-        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))
+    classifier_steps.assert_xla_computes_the_same(alexnet, SMALL, randomised(SMALL)[0], pictures())

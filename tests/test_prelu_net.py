@@ -1,6 +1,7 @@
 """PReLU nets against the paper's tables and equations, and against themselves."""
 import dataclasses
 
+import classifier_steps
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -228,33 +229,11 @@ def test_crops_of_which_nothing_is_left_are_refused():
 def test_learns_four_pictures():
     """Loss, optimizer and net together, with the paper's rate, rule and first weights, at a tenth of its contrast."""
     config = dataclasses.replace(SMALL, classes=4, dropout=0.0)
-    keras.utils.set_random_seed(0)
-    nets, [optimizer] = prelu_net.build(config), prelu_net.optimizers(config).values()
-    batch = {'image': tf.random.normal([4, 28, 28, 3], stddev=10.0, seed=1), 'label': tf.range(4)}
-    variables = nets['classifier'].trainable_variables
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            losses, metrics = prelu_net.loss_fn(nets, batch, SEED, True, config)
-            loss = losses['classifier'][0] / losses['classifier'][1]
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-        return loss, metrics['top1_error'][0]
-    first = [float(x) for x in step()]
-    for _ in range(100):
-        last = [float(x) for x in step()]
+    image = tf.random.normal([4, 28, 28, 3], stddev=10.0, seed=1)
+    first, last = classifier_steps.train(prelu_net, config, image, steps=101)
     assert first[0] == pytest.approx(np.log(4), abs=0.1) and last[0] < 0.1 and last[1] == 0
 
 
 def test_xla_computes_the_same_step():
-    config = SMALL
-    model, _ = randomised(config)
-    batch = {'image': tf.random.normal([2, 28, 28, 3]), 'label': tf.constant([1, -1])}
-
-    def gradients():
-        with tf.GradientTape() as tape:
-            losses, _ = prelu_net.loss_fn({'classifier': model}, batch, SEED, True, config)
-        return tape.gradient(losses['classifier'][0], model.trainable_variables)
-    plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
-    for one, other in zip(plain, compiled):
-        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))
+    image = tf.random.normal([2, 28, 28, 3])
+    classifier_steps.assert_xla_computes_the_same(prelu_net, SMALL, randomised(SMALL)[0], image)

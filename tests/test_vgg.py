@@ -1,6 +1,7 @@
 """VGG against the paper, and against Keras's own model with the same weights."""
 import dataclasses
 
+import classifier_steps
 import h5py
 import numpy as np
 import pytest
@@ -205,13 +206,4 @@ def test_crops_of_which_nothing_is_left_are_refused():
 
 def test_xla_computes_the_same_step():
     config = dataclasses.replace(SMALL, variant='A-LRN')
-    model, _ = randomised(config)
-    batch = {'image': pictures(), 'label': tf.constant([1, -1])}
-
-    def gradients():
-        with tf.GradientTape() as tape:
-            losses, _ = vgg.loss_fn({'classifier': model}, batch, SEED, True, config)
-        return tape.gradient(losses['classifier'][0], model.trainable_variables)
-    plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
-    for one, other in zip(plain, compiled):
-        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))
+    classifier_steps.assert_xla_computes_the_same(vgg, config, randomised(config)[0], pictures())

@@ -1,0 +1,37 @@
+"""Training steps of a paper's classifier without the trainer: what its loss, net and update rule do together."""
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+SEED = tf.constant([1, 2])
+
+
+def train(paper, config, image, steps):
+    """Steps on pictures of as many classes. Returns (loss, wrong ones) before the first and before the last."""
+    keras.utils.set_random_seed(0)
+    nets, [optimizer] = paper.build(config), paper.optimizers(config).values()
+    batch = {'image': image, 'label': tf.range(len(image))}
+    variables = nets['classifier'].trainable_variables
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            losses, metrics = paper.loss_fn(nets, batch, SEED, True, config)
+            loss = losses['classifier'][0] / losses['classifier'][1]
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        return loss, metrics['top1_error'][0]
+    found = [[float(x) for x in step()] for _ in range(steps)]
+    return found[0], found[-1]
+
+
+def assert_xla_computes_the_same(paper, config, model, image):
+    """Gradients of a batch whose second row is padding."""
+    batch = {'image': image, 'label': tf.constant([1, -1])}
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            losses, _ = paper.loss_fn({'classifier': model}, batch, SEED, True, config)
+        return tape.gradient(losses['classifier'][0], model.trainable_variables)
+    plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
+    for one, other in zip(plain, compiled):
+        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))
