@@ -42,17 +42,18 @@ class View:
 
     Args:
       pixels: of the training set.
-      crop, square, flip, colour, mean: see `data_prep.imagenet.Input`.
+      crop, square, flip, colour, mean, deviation: see `data_prep.imagenet.Input`.
       scales: the least S and the largest.
     """
 
     def __init__(self, pixels: Pixels, crop: int, scales: tuple[int, int], square: bool, flip: bool, colour: float,
-                 mean: Literal['pixel', 'rgb', 'none']):
+                 mean: Literal['pixel', 'rgb', 'none'], deviation: bool = False):
         self.crop, self.scales, self.square, self.flip, self.mean = crop, scales, square, flip, mean
         self._colours = (colour * principal_colours(pixels.covariance)).astype(np.float32) if colour else None
         # With a pixel of border, any place in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
         self._mean_rgb = pixels.mean_rgb.astype(np.float32)
+        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if deviation else np.float32(1)
 
     @property
     def scale(self) -> int:
@@ -79,7 +80,7 @@ class View:
         if self._colours is not None:
             alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
             less -= tf.linalg.matvec(self._colours, alpha)
-        image = crop_jpeg(encoded, size, whole, offset, self.crop) - less
+        image = (crop_jpeg(encoded, size, whole, offset, self.crop) - less) / self._unit
         return tf.cond(u[3] < 0.5, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
 
     def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -88,7 +89,7 @@ class View:
         inside, space = self._space(whole)
         offset = inside + (space - self.crop) // 2
         less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
-        return crop_jpeg(encoded, size, whole, offset, self.crop) - less
+        return (crop_jpeg(encoded, size, whole, offset, self.crop) - less) / self._unit
 
     def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
         """All that crops are taken from: the rescaled picture or, with `square`, its centre.
@@ -106,7 +107,7 @@ class View:
         inside, space = self._space(whole)
         shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
         inside += (space - shown) // 2
-        return resampled(pixels, size, whole, inside, shown) - self._mean(whole, inside, shown)
+        return (resampled(pixels, size, whole, inside, shown) - self._mean(whole, inside, shown)) / self._unit
 
     def _space(self, whole: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Where in the rescaled picture crops may lie: its top and left, and its height and width, int32 [2] each."""

@@ -113,7 +113,9 @@ class Input(InputConfig):
     & Zisserman 3.1); validation takes their mean. `square` cuts the picture to its central S x S first (Krizhevsky et
     al. 2). Training mirrors half of the squares if `flip`, and moves all colours of one along the principal components
     of the training set's, with `colour` for the deviation of alpha (4.1; 0 leaves them). `mean` is what is subtracted:
-    that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`).
+    that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`). The papers go
+    on with levels of 0 to 255; `deviation` divides them by the deviation of their colour, so that small nets can learn
+    at larger rates.
     """
     rows: int | None = 128
     crop: int = 224
@@ -122,6 +124,7 @@ class Input(InputConfig):
     flip: bool = True
     colour: float = 0.1
     mean: Literal['pixel', 'rgb', 'none'] = 'pixel'
+    deviation: bool = False
 
     def __post_init__(self):
         if len(self.scales) not in (1, 2) or self.scales != sorted(self.scales):
@@ -221,7 +224,7 @@ def _view(folder: str, config: Input) -> image_input.View:
     arrays = np.load(io.BytesIO(_content(folder, PIXELS)), allow_pickle=False)
     pixels = image_input.Pixels(arrays['mean_image'], arrays['mean_rgb'], arrays['covariance'])
     return image_input.View(pixels, config.crop, (config.scales[0], config.scales[-1]), config.square, config.flip,
-                            config.colour, config.mean)
+                            config.colour, config.mean, config.deviation)
 
 
 def _content(folder: str, name: str) -> bytes:

@@ -76,7 +76,13 @@ def check(config) -> None:
     getattr(config.model_module, 'check', lambda model, inference: None)(config.model, config.inference)
 
 
-STAGE = stage.Stage('export', execute, check=check, needs=('prepare', 'train'), outputs={'model': 'Model'},
+def fused(pipeline) -> dict:
+    """What the exported models hold that this one is to be averaged with: the configuration has their names alone."""
+    from pipelines import artifacts
+    return {folder: artifacts.digest(folder) for folder in getattr(pipeline.config.inference, 'fuse', ())}
+
+
+STAGE = stage.Stage('export', execute, check=check, also=fused, needs=('prepare', 'train'), outputs={'model': 'Model'},
                     sections=('data', 'input', 'model', 'inference', 'export'))
 
 

@@ -186,6 +186,16 @@ def test_mean_rgb_is_subtracted_from_every_pixel(ramp):
     np.testing.assert_allclose(without - shown, np.broadcast_to([123.0, 117, 104], shown.shape), atol=1e-4)
 
 
+def test_deviations_divide_what_is_left_of_every_colour(ramp):
+    pixels = flat_pixels(100.0, np.diag([4000.0, 900, 100]))
+    options = {'scales': (40, 40), 'colour': 0.1, 'mean': 'rgb'}
+    levels = view(pixels, **options)
+    divided = View(pixels, 24, square=False, flip=False, deviation=True, **options)
+    seed, unit = tf.constant([1, 2]), np.sqrt([4000.0, 900, 100])
+    for shown in (lambda v: v.central(*ramp), lambda v: v.picture(ramp[0], 40), lambda v: v.training(*ramp, seed)):
+        np.testing.assert_allclose(shown(divided), shown(levels) / unit, rtol=1e-5, atol=1e-6)
+
+
 def test_colours_move_by_the_papers_formula(ramp):
     """[p1, p2, p3] [a1 l1, a2 l2, a3 l3]^T on intensities of 0 to 1: the same for every pixel, along the covariance's
     axes, with deviations of 0.1 times the eigenvalues (Krizhevsky et al. 4.1)."""

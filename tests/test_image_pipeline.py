@@ -14,7 +14,7 @@ from PIL import Image
 from conftest import ROOT, command
 from data_prep import UserError, records
 from keras_models import vgg
-from pipelines import checkpoints, config, strategy, trainer
+from pipelines import checkpoints, config, export, strategy, trainer
 from pipelines.pipeline import Pipeline
 
 CONFIG = """\
@@ -109,6 +109,16 @@ def test_asking_otherwise_trains_nothing_anew(finished, config_file):
                     'inference.scales=[24]')
     assert wrong.returncode == 2 and 'a picture of 24 pixels has no room for a crop of 32' in wrong.stderr
     assert wrong.stderr.count('\n') == 1
+
+
+def test_models_to_average_with_are_known_by_what_they_hold(config_file, tmp_path):
+    """Else another model under the same name would be passed over as nothing new."""
+    (tmp_path / 'saved_model.pb').write_bytes(b'one')
+    asked = Pipeline(config.load(config_file, [f'inference.fuse=[{tmp_path}]']), str(tmp_path / 'root'), [])
+    before = export.STAGE.also(asked)
+    assert before == export.STAGE.also(asked)
+    (tmp_path / 'saved_model.pb').write_bytes(b'two')
+    assert export.STAGE.also(asked).keys() == before.keys() and export.STAGE.also(asked) != before
 
 
 def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):
