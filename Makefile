@@ -1,9 +1,10 @@
 # make run: the demo, from a fresh clone to a pushed model.   make test: the tests.   make lint: ruff and mypy.
+# make torch: PyTorch, for tests that compare with it.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test lint clean
+.PHONY: install run test torch lint clean
 
 install: $(VENV)/.installed
 
@@ -21,6 +22,9 @@ run: install
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+torch: install
+	$(BIN)/python -m pip install --quiet torch==2.13.0
 
 lint: install
 	$(BIN)/ruff check .

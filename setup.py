@@ -16,6 +16,7 @@ CORE = [
     'babel>=2.14',
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
+    'opencv-python-headless>=4.8,<5',  # draws people
     'scipy>=1.11,<2',  # ILSVRC's meta.mat
     'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources

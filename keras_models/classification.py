@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, losses, views
+from keras_models import ModelError, losses, reason, views
 from keras_models import optimizers as rules
 from keras_models.layers import seed_input
 
@@ -273,5 +273,5 @@ def _error(model, image: bytes) -> str:
     try:
         model.picture(tf.constant(image))
     except tf.errors.InvalidArgumentError as error:
-        return error.message.splitlines()[0]
+        return reason(error)
     return ''

@@ -66,22 +66,28 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
 
     A row holds the text of its example and each model's answers under the model's name, the best first; where there
-    are several, their probabilities too.
+    are several, their probabilities too. Answers that are pictures are left out for the numbers that the model's module
+    gives them, `scores`, in the order of its METRICS.
     """
     import tensorflow as tf
 
     from pipelines import predict
     jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
     models = {name: predict.load(folder) for name, folder in saved_models.items()}
+    scores = getattr(config.model_module, 'scores', None)
     with tf.io.TFRecordWriter(path) as writer:
         for start in range(0, len(split), _BLOCK):
             inputs, columns = config.data_module.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
             rows: list[dict] = [dict(zip(columns, row)) for row in zip(*columns.values())]
             for name, model in models.items():
-                for row, result in zip(rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
+                for each, row, result in zip(inputs, rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
                     if result.get('error'):
-                        raise UserError(f'{row["file"]} was prepared and cannot be decoded ({result["error"]}); remove '
-                                        'the data set and run `python -m pipelines.prepare` again.')
+                        raise UserError(f'{row.get("file") or row["person"]} was prepared and cannot be decoded '
+                                        f'({result["error"]}); remove the data set and run '
+                                        '`python -m pipelines.prepare` again.')
+                    if scores:
+                        row[name] = scores(each, result, row)
+                        continue
                     row[name] = result['answers']
                     if 'probabilities' in result:
                         row[f'{name}_probabilities'] = result['probabilities']
@@ -108,8 +114,9 @@ def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[d
     """
     import tensorflow_model_analysis as tfma
     eval_config = tfma_config(config, models)
+    numbers = hasattr(config.model_module, 'scores')
     shared = [tfma.default_eval_shared_model(
-        pick_column(name, os.path.join(folder, 'columns', name)), tags=['serve'], eval_config=eval_config,
+        pick_column(name, os.path.join(folder, 'columns', name), numbers), tags=['serve'], eval_config=eval_config,
         model_name=name if len(models) > 1 else '') for name in models]
     tfma.run_model_analysis(eval_shared_model=shared if len(shared) > 1 else shared[0], eval_config=eval_config,
                             data_location=predictions, output_path=folder)
@@ -128,14 +135,15 @@ def _number(value: dict) -> float:
     return float(number)
 
 
-def pick_column(column: str, folder: str) -> str:
-    """A SavedModel whose prediction is one feature of its example, a list of strings. Returns `folder`."""
+def pick_column(column: str, folder: str, numbers: bool = False) -> str:
+    """A SavedModel whose prediction is one feature of its example, a list of strings or numbers. Returns `folder`."""
     import tensorflow as tf
+    feature = tf.io.RaggedFeature(tf.float32 if numbers else tf.string)
 
     class Column(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
         def serve(self, examples):
-            return tf.io.parse_example(examples, {column: tf.io.RaggedFeature(tf.string)})[column].to_tensor('')
+            return tf.io.parse_example(examples, {column: feature})[column].to_tensor()
     module = Column()
     tf.saved_model.save(module, folder, signatures={'serving_default': module.serve})
     return folder
@@ -151,6 +159,8 @@ def tfma_config(config, models: list[str]):
     metric_configs = []
     for name in config.model_module.METRICS:
         class_name, module, arguments = metrics.CLASSES[name]
+        if class_name == 'MeanScore':
+            arguments = {'index': config.model_module.METRICS.index(name)}
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
         thresholds = [tfma.PerSliceMetricThreshold(

@@ -6,6 +6,7 @@ import apache_beam as beam
 import numpy as np
 import sacrebleu
 import sacremoses
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
 
@@ -16,6 +17,8 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
     'top1_error': ('TopKError', __name__, {'k': 1}),
     'top5_error': ('TopKError', __name__, {'k': 5}),
+    'l1': ('MeanScore', __name__, {}),
+    'ssim': ('MeanScore', __name__, {}),
 }
 
 
@@ -44,6 +47,16 @@ class TopKError(tfma.metrics.Metric):
         super().__init__(metric_util.merge_per_key_computations(_top_k_computations), name=name, k=k)
 
 
+class MeanScore(tfma.metrics.Metric):
+    """The mean of a number that a model module's `scores` gave every example; examples without one are left out.
+
+    A prediction is a row of such numbers, of which this is at `index`.
+    """
+
+    def __init__(self, index: int, name: str = 'mean_score'):
+        super().__init__(metric_util.merge_per_key_computations(_mean_computations), name=name, index=index)
+
+
 def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False,
                        **_):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
@@ -55,6 +68,12 @@ def _top_k_computations(name: str, k: int, eval_config=None, model_name: str = '
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
                                            combiner=TopKCombiner(key, eval_config, k))]
+
+
+def _mean_computations(name: str, index: int, eval_config=None, model_name: str = '', output_name: str = '', **_):
+    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
+    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
+                                           combiner=MeanCombiner(key, eval_config, index))]
 
 
 class _SumCombiner(beam.CombineFn):
@@ -91,6 +110,25 @@ class TopKCombiner(_SumCombiner):
     def extract_output(self, accumulator):
         wrong, total = accumulator
         return {self._key: wrong / total}
+
+
+class MeanCombiner(_SumCombiner):
+    """The sum of an example's numbers at a place, and how many examples have one."""
+
+    def __init__(self, key, eval_config, index: int):
+        super().__init__(key, eval_config)
+        self._index = index
+
+    def create_accumulator(self):
+        return np.zeros(2)
+
+    def counts(self, prediction: list[str], reference: str) -> np.ndarray:
+        value = float(prediction[self._index])
+        return np.zeros(2) if np.isnan(value) else np.array([value, 1])
+
+    def extract_output(self, accumulator):
+        total, count = accumulator
+        return {self._key: total / count if count else float('nan')}
 
 
 class BleuCombiner(_SumCombiner):
@@ -155,4 +193,7 @@ def protocol(name: str) -> str:
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
         'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
         'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',
+        'l1': lambda: 'mean absolute difference of levels from 0 to 1, of pairs whose garment the person wears',
+        'ssim': lambda: f'SSIM by tf.image.ssim, TensorFlow {tf.__version__}: RGB, a Gaussian window of 11 with sigma '
+                        '1.5, at the model\'s size, of pairs whose garment the person wears',
     }.get(name, lambda: '')()

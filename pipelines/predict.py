@@ -1,8 +1,10 @@
-"""Asks a pushed or exported model: lines in, translations out, in order; or pictures in, a table and sheets out.
+"""Asks a pushed or exported model: lines in, translations out, in order; pictures in, a table and sheets out; pairs of
+persons and garments in, pictures and sheets out.
 
     python -m pipelines.predict < lines.txt
     python -m pipelines.predict --model runs/demo_translation/serving/demo_translation < lines.txt
     python -m pipelines.predict --config demo_images photos/ more.jpg
+    python -m pipelines.predict --config viton_hd people/test_pairs.txt
 """
 import contextlib
 import importlib
@@ -56,10 +58,11 @@ def run(model, inputs: list, batch_size: int = 64, jit: bool = False) -> list[di
 
 def main(argv=None) -> None:
     flags = stage.parser('predict', __doc__)
-    flags.add_argument('pictures', nargs='*', metavar='PICTURE',
-                       help='for a model of pictures: files, or folders that are searched for them')
+    flags.add_argument('files', nargs='*', metavar='FILE',
+                       help='for a model of pictures: pictures, or folders that are searched for them; for try-on: '
+                            'pairs files, and possibly the folder of what they name')
     flags.add_argument('--out', metavar='DIR', default='predictions',
-                       help='where the table and the sheets of pictures go (default: predictions)')
+                       help='where the table and the pictures go (default: predictions)')
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
     flags.add_argument('--batch_size', type=_positive, default=64, help='lines or pictures at once (default: 64)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
@@ -73,13 +76,18 @@ def main(argv=None) -> None:
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
                 pushed = stage.open_pipeline(args).outputs('push')['pushed_model']
             model = load(pushed.properties['path'])
-        [asked] = model.signatures['serving_default'].structured_input_signature[1]
-        if (asked == 'image') != bool(args.pictures):
-            raise UserError('This model is asked about pictures: name files or folders.' if asked == 'image' else
-                            f'This model takes lines on standard input, not files: < {args.pictures[0]}')
-        if args.pictures:
+        asked = {*model.signatures['serving_default'].structured_input_signature[1]}
+        if ('image' in asked) != bool(args.files):
+            raise UserError(f'This model takes lines on standard input, not files: < {args.files[0]}' if args.files else
+                            'This model is asked about pictures: name files or folders.' if asked == {'image'} else
+                            'This model is asked about pairs: name a pairs file.')
+        if 'cloth' in asked:
+            from pipelines import predict_pairs
+            predict_pairs.write(model, args.files, args.out)
+            return
+        if args.files:
             from pipelines import predict_images
-            predict_images.write(model, args.pictures, args.out, args.batch_size, args.jit)
+            predict_images.write(model, args.files, args.out, args.batch_size, args.jit)
             return
         for block in _blocks(sys.stdin.buffer):
             for result in run(model, block, args.batch_size, args.jit):

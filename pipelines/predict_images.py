@@ -1,5 +1,6 @@
 """Pictures in; a CSV of answers and sheets of pictures with bars out: `pipelines.predict` with a model of images."""
 import csv
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,8 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int, jit: bool) 
     columns = [f'{what}_{i + 1}' for i in range(min(settings['inference']['top'], len(words)))
                for what in ('label', 'probability', 'description')]
     tf.io.gfile.makedirs(folder)
-    table, sheets = os.path.join(folder, 'predictions.csv'), sheet.Sheets(folder, words)
+    table = os.path.join(folder, 'predictions.csv')
+    sheets = sheet.Sheets(folder, functools.partial(sheet.draw, descriptions=words), sheet.COLUMNS * sheet.ROWS)
     with tf.io.gfile.GFile(table, 'w') as file:
         rows = csv.DictWriter(file, ['file', *columns, 'error'])
         rows.writeheader()

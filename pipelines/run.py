@@ -42,7 +42,8 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from pipelines import predict
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
     pushed = results['pushed_model'].properties
-    inputs, shown, references = unseen(pipeline.config, results['examples'].uri)
+    pictures = hasattr(pipeline.config.model_module, 'scores')  # which a table cannot show
+    inputs, shown, references = ([], [], []) if pictures else unseen(pipeline.config, results['examples'].uri)
     if inputs:
         model = predict.load(pushed['path'])
         table = Table('input', 'the pushed model says', 'reference', title='Unseen inputs', title_justify='left')
@@ -58,7 +59,8 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
     ask = pipeline.command('predict')
-    for line in (f'echo "{inputs[0]}" | {ask}' if inputs == shown else f'{ask} FOLDER_OR_PICTURE',
+    for line in (f'{ask} PAIRS_FILE' if pictures else f'echo "{inputs[0]}" | {ask}' if inputs == shown else
+                 f'{ask} FOLDER_OR_PICTURE',
                  f'python -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
                  f'tensorboard --logdir {_shown(results["model_run"].uri)}',
                  f'{pipeline.command("push")} --list'):

@@ -1,9 +1,10 @@
-"""Sheets of pictures with a classifier's answers as bars, as figure 4 of Krizhevsky et al. 2012 shows them."""
+"""Sheets of pictures: with a classifier's answers as bars, as figure 4 of Krizhevsky et al. 2012 shows them, or in rows
+of what belongs together."""
 import dataclasses
 import os
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -12,9 +13,11 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 
 COLUMNS, ROWS = 4, 3
+PAIRS = 6  # on a page
 PAGES = 20
 PIXELS = 320  # of a picture's longer side on a page
 _WIDTH, _HEIGHT, _TOP, _DPI = 3.0, 3.9, 0.3, 100  # inches of a picture with its bars, and above the first row
+_NARROW, _TALL = 1.95, 2.6  # inches of a picture in a row
 _FULL = 0.86  # of the width: a bar for certainty; its figure stands behind
 _INK, _FAINT, _BAR, _RIGHT, _PAPER = '#1f2328', '#8b949e', '#a9c4eb', '#f2a19a', '#f2f4f6'
 # matplotlib's own letters have no Chinese, Japanese or Korean; where the machine has some of these, they fill in.
@@ -40,42 +43,55 @@ class Shown:
     error: str = ''
 
 
+@dataclasses.dataclass
+class Labelled:
+    """A picture, JPEG or PNG bytes, and what is written above it; none where there is no picture."""
+    image: bytes
+    title: str
+
+
 class Sheets:
-    """Pages of 12 pictures, drawn as they fill up: memory does not grow with the number of pictures.
+    """Pages of pictures, drawn as they fill up: memory does not grow with the number of pictures.
 
     Args:
       folder: gets `sheet_01.png`, `sheet_02.png`, …; at most `pages` of them.
-      descriptions: what to write for a class; of words between commas the first.
+      draw: (path, what is on a page) draws one.
+      a_page: how many there are on a page.
 
     Attributes:
       paths: the pages drawn so far.
-      left_out: how many pictures came after the last page was full; say so to whoever looks at them.
+      left_out: how many came after the last page was full; say so to whoever looks at them.
     """
 
-    def __init__(self, folder: str, descriptions: Mapping[str, str], pages: int = PAGES):
+    def __init__(self, folder: str, draw: Callable[[str, list], None], a_page: int, pages: int = PAGES):
         self.paths: list[str] = []
         self.left_out = 0
-        self._folder, self._words, self._pages, self._waiting = folder, descriptions, pages, list[Shown]()
+        self._folder, self._draw, self._a_page, self._pages = folder, draw, a_page, pages
+        self._waiting: list = []
 
-    def add(self, shown: Shown) -> None:
+    def add(self, shown) -> None:
         if len(self.paths) == self._pages:
             self.left_out += 1
             return
         self._waiting.append(shown)
-        if len(self._waiting) == COLUMNS * ROWS:
+        if len(self._waiting) == self._a_page:
             self.close()
 
     def close(self) -> None:
-        """Draws a last page, if any picture waits for it."""
+        """Draws a last page, if anything waits for it."""
         if self._waiting:
             path = os.path.join(self._folder, f'sheet_{len(self.paths) + 1:02}.png')
-            draw(path, self._waiting, self._words)
+            self._draw(path, self._waiting)
             self.paths.append(path)
             self._waiting = []
 
 
 def draw(path: str, pictures: Sequence[Shown], descriptions: Mapping[str, str]) -> None:
-    """Draws one page, as a PNG."""
+    """Draws one page of classified pictures, as a PNG.
+
+    Args:
+      descriptions: what to write for a class; of words between commas the first.
+    """
     rows = -(-len(pictures) // COLUMNS)
     installed = set(font_manager.get_font_names())
     style = {'text.parse_math': False, 'font.size': 9, 'text.color': _INK,
@@ -91,6 +107,20 @@ def draw(path: str, pictures: Sequence[Shown], descriptions: Mapping[str, str]) 
             _bars(figure.add_subplot(halves[1]), shown, descriptions)
         with tf.io.gfile.GFile(path, 'wb') as file:
             figure.savefig(file, format='png', metadata={'Software': None})
+
+
+def draw_rows(path: str, rows: Sequence[Sequence[Labelled]]) -> None:
+    """Draws one page of rows of pictures, as a PNG; titles are written above the first."""
+    across = max(map(len, rows))
+    figure = Figure(figsize=(across * _NARROW, len(rows) * _TALL + _TOP), dpi=_DPI)
+    cells = figure.subplots(len(rows), across, squeeze=False, gridspec_kw={
+        'left': 0.01, 'right': 0.99, 'bottom': 0.005, 'top': 1 - _TOP / (len(rows) * _TALL + _TOP), 'wspace': 0.03,
+        'hspace': 0.02})
+    for number, (row, line) in enumerate(zip(rows, cells)):
+        for axes, one in zip(line, row):
+            _picture(axes, Shown(one.image, '' if number else one.title, (), ()))
+    with tf.io.gfile.GFile(path, 'wb') as file:
+        figure.savefig(file, format='png', metadata={'Software': None})
 
 
 def _picture(axes, shown: Shown) -> None:

@@ -41,6 +41,12 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.steps=0 '
     '--set train.init_from=vgg16_weights_tf_dim_ordering_tf_kernels.h5':
         'test_vgg.py: such a file; test_image_pipeline.py: no step',
+    'python -m pipelines.import_weights viton_hd seg_final.pth gmm_final.pth alias_final.pth':
+        'test_import_weights.py, on files PyTorch writes',
+    'python -m pipelines.run --config viton_hd --set data.folder=DIR':
+        'test_tryon_pipeline.py, at a small size',
+    'python -m pipelines.predict --config viton_hd --set data.folder=DIR DIR/test_pairs.txt':
+        'test_tryon_pipeline.py: test_predict_writes_a_picture_a_pair_a_table_and_a_sheet',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 

@@ -1,4 +1,5 @@
 """Sheets of pictures with bars, looked at as pixels."""
+import functools
 import os
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_what_cannot_be_shown_as_it_is_still_makes_a_page(tmp_path):
 
 
 def test_many_pictures_go_to_several_pages_and_the_rest_is_counted(tmp_path):
-    sheets = sheet.Sheets(str(tmp_path), {}, pages=2)
+    sheets = sheet.Sheets(str(tmp_path), functools.partial(sheet.draw, descriptions={}), 12, pages=2)
     for _ in range(13):
         sheets.add(shown())
     assert [os.path.basename(path) for path in sheets.paths] == ['sheet_01.png'] and not sheets.left_out
@@ -84,3 +85,16 @@ def test_many_pictures_go_to_several_pages_and_the_rest_is_counted(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ['sheet_01.png', 'sheet_02.png'] and sheets.left_out == 4
     sizes = [tf.io.decode_png(tf.io.read_file(path)).shape for path in sheets.paths]
     assert sizes[0][0] > 2.5 * sizes[1][0] and sizes[0][1] == sizes[1][1] == 1200  # the last holds one row
+
+
+def test_rows_show_every_picture_in_its_place(tmp_path):
+    colours = [[(200, 0, 0), (0, 160, 0)], [(0, 0, 200), (90, 90, 0)]]
+    rows = [[sheet.Labelled(picture(colour, 64, 48), 'a') for colour in row] for row in colours]
+    rows.append([sheet.Labelled(picture((0, 90, 90), 64, 48), 'a'), sheet.Labelled(b'', 'b')])
+    sheet.draw_rows(str(tmp_path / 'page.png'), rows)
+    page = tf.io.decode_png(tf.io.read_file(str(tmp_path / 'page.png')), 3).numpy()
+    places = [[np.argwhere((page == np.array(colour)).all(-1)).mean(0) for colour in row] for row in colours]
+    (a, b), (c, d) = places
+    assert a[0] == pytest.approx(b[0], abs=2) and a[1] == pytest.approx(c[1], abs=2)
+    assert a[0] < c[0] and a[1] < b[1] and d[0] == pytest.approx(c[0], abs=2)
+    assert area(page, (0, 90, 90)) == pytest.approx(area(page, colours[0][0]), rel=0.05)

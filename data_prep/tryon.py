@@ -1,0 +1,264 @@
+"""Try-on: people, garments and which person wears which, as files, as a tf.Example and as a batch (Choi et al. 2021).
+
+The Beam job is in `tryon_job.py`, which alone needs Beam.
+"""
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import image_input, person, records
+from data_prep.input_pipeline import InputConfig
+
+SPLITS = ('train', 'validation', 'test')
+UNIT = 'images'
+
+
+@dataclasses.dataclass
+class Config:
+    """Where the pictures are.
+
+    A split is a list of pairs files: texts of `person.jpg garment.jpg` a line. The folders `image`, `cloth`,
+    `cloth-mask`, `image-parse` (or `image-parse-v3`, `image-parse-new`), `openpose-json` (or `pose`) and, if there is
+    one, `openpose-img` lie in the folder the file is called for, as VITON-HD ships them, `train/image` beside
+    `train_pairs.txt`, or beside the file. Of a split that lists nothing, `validation_fraction` or `test_fraction` of
+    the training people are split off, by a hash of the name. `samples: people` stands for all of it: people drawn for
+    it, `samples_count` to train with and to test with, in pictures of `samples_size`.
+
+    Training and validation take the pairs whose person wears the garment: of the same name, or `<name>_1` of
+    `<name>_0`. The test takes each person with the garment worn, whatever its file lists, unless `pairing` is unpaired.
+    A pair that a split lists twice is taken once.
+
+    `padding` is by how much what is taken away of a person is widened (A.1), in pixels of a picture that is 1,024 high.
+    What is larger than `max_pixels` by its header is not decoded.
+    """
+    samples: str = ''
+    samples_count: list[int] = dataclasses.field(default_factory=lambda: [200, 40])
+    samples_size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    folder: str = ''
+    train: list[str] = dataclasses.field(default_factory=list)
+    validation: list[str] = dataclasses.field(default_factory=list)
+    test: list[str] = dataclasses.field(default_factory=list)
+    validation_fraction: float = 0.0
+    test_fraction: float = 0.0
+    pairing: Literal['paired', 'unpaired'] = 'paired'
+    padding: float = person.PADDING
+    max_pixels: int = 16_000_000
+    max_dead_letters: float = 0.01
+    pairs_per_block: int = 10000
+    pairs_per_shard: int = 200
+
+    def __post_init__(self):
+        if not 0 <= self.max_dead_letters <= 1:
+            raise ValueError(f'max_dead_letters is a fraction of the pairs, 0 to 1; it is {self.max_dead_letters}')
+        if self.samples not in ('', 'people'):
+            raise ValueError(f'samples must be people or empty; it is {self.samples!r}')
+        if self.samples:
+            if self.train or self.validation or self.test or self.test_fraction:
+                raise ValueError('samples come with their own pairs files; leave out train, validation, test and '
+                                 'test_fraction')
+            for key in ('samples_count', 'samples_size'):
+                if len(getattr(self, key)) != 2:
+                    raise ValueError(f'{key} must be two numbers; it is {getattr(self, key)}')
+            return
+        if not self.train:
+            raise ValueError('train must list pairs files; for example --set data.train=[train_pairs.txt]')
+        for split in SPLITS[1:]:
+            if bool(getattr(self, split)) == bool(self.fraction(split)):
+                raise ValueError(f'{split} must list pairs files, or {split}_fraction split a part off the training '
+                                 f'people; for example --set data.{split}_fraction=0.1')
+        if not self.validation_fraction + self.test_fraction < 1:
+            raise ValueError('validation_fraction and test_fraction leave nothing for training')
+
+    def fraction(self, split: str) -> float:
+        return getattr(self, f'{split}_fraction', 0.0)
+
+    def files(self, split: str) -> list[str]:
+        """A split's pairs files and, on this machine, the folders with what they name, whose times tell of changes."""
+        from data_prep import tryon_files
+        paths = [os.path.join(self.folder, name) for name in getattr(self, split)]
+        roots = [tryon_files.root(path) for path in paths if '://' not in path]
+        below = [os.path.join(root, name) for root in roots for names in tryon_files.FOLDERS.values() for name in names]
+        return list(dict.fromkeys([*paths, *filter(os.path.isdir, below)]))
+
+
+@dataclasses.dataclass
+class Input(InputConfig):
+    """How samples become batches: of pictures of `size`, height and width, whatever theirs was.
+
+    `flip` mirrors half of those for training, whose left becomes right in labels and pose.
+    """
+    rows: int | None = 4
+    size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
+    flip: bool = False
+
+    def __post_init__(self):
+        if len(self.size) != 2:
+            raise ValueError(f'size must be a height and a width; it is {self.size}')
+        if self.buckets or self.tokens:
+            raise ValueError('pictures have no length: give rows, and neither buckets nor tokens')
+
+
+def prepare(config: Config, folder: str, argv: list[str]) -> dict:
+    """Runs the Beam job; see `tryon_job.run`."""
+    from data_prep import tryon_job
+    return tryon_job.run(config, folder, argv)
+
+
+def build(pipeline, config: Config, folder: str) -> None:
+    """Adds the job's steps to a Beam pipeline and looks at no file; see `tryon_job.build`."""
+    from data_prep import tryon_job
+    tryon_job.build(pipeline, config, folder)
+
+
+_STORED = ('image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose')
+
+
+def decoder(folder: str, config: Input, training: bool) -> Callable:
+    """What makes a batch of records.
+
+    Returns:
+      (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> float32 `image`, `agnostic` (I_a), `cloth` and `pose`
+      [n, h, w, 3] with levels in [-1, 1], `cloth_mask` [n, h, w, 1] of 0 and 1; int32 `parse` and `agnostic_parse` (S
+      and S_a) [n, h, w], numbers in `person.CLASSES`; and `real` [n], 1. An empty record becomes zeros, `real` too. In
+      training every draw follows from the row's seed; otherwise nothing is drawn.
+    """
+    del folder
+    features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in _STORED}
+    features['keypoints'] = tf.io.FixedLenFeature([18, 3], tf.float32, np.zeros([18, 3], np.float32))
+    height, width = config.size
+    shapes = {name: tf.TensorSpec([height, width, 3]) for name in ('image', 'agnostic', 'cloth', 'pose')}
+    shapes |= {'cloth_mask': tf.TensorSpec([height, width, 1]), 'real': tf.TensorSpec([])}
+    shapes |= {name: tf.TensorSpec([height, width], tf.int32) for name in ('parse', 'agnostic_parse')}
+
+    def one(row):
+        stored, seed = row
+        flip = tf.constant(training and config.flip) & (tf.random.stateless_uniform([], seed, alg='philox') < 0.5)
+        return tf.cond(stored['image'] != '', lambda: {**_shown(stored, config.size, flip), 'real': tf.constant(1.0)},
+                       lambda: {name: tf.zeros(spec.shape, spec.dtype) for name, spec in shapes.items()})
+
+    def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
+        del length
+        return tf.map_fn(one, (tf.io.parse_example(serialized, features), seeds), fn_output_signature=shapes)
+    return decode
+
+
+def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> dict[str, tf.Tensor]:
+    """A record's pictures as a net sees them."""
+    image, cloth = (image_input.decoded(stored[name]) for name in ('image', 'cloth'))
+    parse, agnostic_parse, removed, mask = (tf.io.decode_png(stored[name], 1)[..., 0] for name in (
+        'parse', 'agnostic_parse', 'removed', 'cloth_mask'))
+    # A pose map's colours tell left from right, so for a mirror it is drawn anew.
+    pose = tf.cond(flip, lambda: person.pose_map(person.exchanged(stored['keypoints']), tf.shape(image)[:2]),
+                   lambda: image_input.decoded(stored['pose']))
+    shown = _inputs(image, removed > 0, agnostic_parse, pose, cloth, mask, size)
+    shown |= {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size))}
+
+    def mirror():
+        turned = {name: tf.reverse(value, [1]) for name, value in shown.items()}
+        return turned | {name: tf.gather(person.MIRRORED_CLASS, turned[name]) for name in ('parse', 'agnostic_parse')}
+    return tf.cond(flip, mirror, lambda: shown)
+
+
+def _inputs(image: tf.Tensor, removed: tf.Tensor, agnostic_parse: tf.Tensor, pose: tf.Tensor, cloth: tf.Tensor,
+            cloth_mask: tf.Tensor, size: list[int]) -> dict[str, tf.Tensor]:
+    """What the nets are given of a sample of any size, but for the answer: all uint8, and `removed` bool."""
+    # Before it is made smaller, or garment would get into the pixels beside it. Grey is level 0.
+    agnostic = tf.where(removed[..., tf.newaxis], 0.0, _unit(image))
+    return {'agnostic': _picture(agnostic, size), 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
+            'pose': _picture(_unit(pose), size), 'cloth': _picture(_unit(cloth), size),
+            'cloth_mask': tf.cast(_nearest(cloth_mask, size) >= 128, tf.float32)[..., tf.newaxis]}
+
+
+def _unit(pixels: tf.Tensor) -> tf.Tensor:
+    """Levels 0 to 255 -> -1 to 1."""
+    return tf.cast(pixels, tf.float32) / 127.5 - 1
+
+
+def _picture(pixels: tf.Tensor, size: list[int]) -> tf.Tensor:
+    whole = tf.shape(pixels)[:2]
+    shown = tf.cond(tf.reduce_all(whole == size), lambda: pixels, lambda: image_input.resampled(
+        pixels, whole, tf.constant(size), tf.zeros_like(whole), tf.constant(size)))
+    return tf.ensure_shape(shown, [*size, 3])
+
+
+def _nearest(labels: tf.Tensor, size: list[int]) -> tf.Tensor:
+    return tf.image.resize(labels[..., tf.newaxis], size, 'nearest')[..., 0]
+
+
+class Assets:
+    """What a served model needs of a data set: how it makes of a request what the nets are given.
+
+    Attributes:
+      size: height and width of pictures.
+    """
+
+    def __init__(self, folder: str, config: Input):
+        self.size = tuple(config.size)
+        self._padding = float(records.read_manifest(folder)['padding'])
+
+    def sample(self, image: tf.Tensor, parse: tf.Tensor, pose_json: tf.Tensor, pose_image: tf.Tensor, cloth: tf.Tensor,
+               cloth_mask: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Files of a person and of a garment as `decoder` gives them, without the rows.
+
+        Args:
+          image, cloth: JPEG or PNG, scalar strings as all of them.
+          parse: a parse map, see `person.parse_map`.
+          pose_json: see `person.keypoints`.
+          pose_image: the pose map; if empty, it is drawn.
+          cloth_mask: JPEG or PNG; garment is what is brighter than grey.
+
+        Returns:
+          `agnostic`, `agnostic_parse`, `pose`, `cloth` and `cloth_mask`.
+
+        Raises:
+          InvalidArgumentError: a file cannot be read, sizes differ, or there is not one person with neck and shoulders.
+        """
+        pixels, labels = image_input.decoded(image), person.parse_map(parse)
+        points, people = person.keypoints(pose_json)
+        checked = [
+            tf.debugging.assert_equal(people, 1, 'pose_json must hold one person'),
+            tf.debugging.assert_equal(tf.reduce_all(tf.gather(person.found(points), person.NEEDED)), True,
+                                      'pose_json must hold neck and shoulders'),
+            tf.debugging.assert_equal(tf.shape(labels), tf.shape(pixels)[:2], 'image and parse must be of one size')]
+        with tf.control_dependencies([check for check in checked if check is not None]):  # eagerly there are none
+            labels = tf.identity(labels)  # without which no net has anything to do
+        removed, agnostic_parse = person.agnostic(labels, points, self._padding)
+        pose = tf.cond(pose_image != '', lambda: image_input.decoded(pose_image),
+                       lambda: person.pose_map(points, tf.shape(labels)))
+        mask = tf.io.decode_jpeg(cloth_mask, 1)[..., 0]  # reads PNG as well
+        return _inputs(pixels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size))
+
+
+def assets(folder: str, config: Input | None = None) -> Assets:
+    """What a served model needs of the data set."""
+    return Assets(folder, config or Input())
+
+
+def examples(serialized: list[bytes]) -> tuple[list[dict[str, bytes]], dict[str, list[str]]]:
+    """Serialized tf.Examples as people and models see them.
+
+    Returns:
+      What a model is asked, the files of `Assets.sample` by its arguments' names; and by column: `person`, `garment`
+      and `kind` as text, and `target`, the person again if it wears the garment, so that its `image` is what is to come
+      out, or nothing.
+    """
+    names = ('image', 'parse', 'pose', 'cloth', 'cloth_mask', 'person', 'garment', 'kind')
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    features |= {'keypoints': tf.io.FixedLenFeature([18, 3], tf.float32), 'worn': tf.io.FixedLenFeature([], tf.int64)}
+    parsed = {name: column.numpy() for name, column in tf.io.parse_example(serialized, features).items()}
+    inputs = [{'image': image, 'parse': parse, 'pose_json': _openpose(points), 'pose_image': pose, 'cloth': cloth,
+               'cloth_mask': mask} for image, parse, points, pose, cloth, mask in
+              zip(*(parsed[name] for name in ('image', 'parse', 'keypoints', 'pose', 'cloth', 'cloth_mask')))]
+    columns = {name: [value.decode() for value in parsed[name]] for name in ('person', 'garment', 'kind')}
+    columns['target'] = [name if worn else '' for name, worn in zip(columns['person'], parsed['worn'])]
+    return inputs, columns
+
+
+def _openpose(points: np.ndarray) -> bytes:
+    """Points as OpenPose writes them; read again, they are the same float32."""
+    return json.dumps({'people': [{'pose_keypoints': points.ravel().tolist()}]}).encode()

@@ -1,0 +1,133 @@
+"""Where a try-on sample's files are: pairs files, and the folders that pictures of people and of garments lie in.
+
+Nothing here needs Beam; paths are anything TensorFlow opens.
+"""
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data_prep import UserError, image_sources
+
+# What each folder may be called; of several that are there, the first is read.
+FOLDERS = {'image': ('image',), 'cloth': ('cloth',), 'cloth_mask': ('cloth-mask', 'cloth_mask'),
+           'parse': ('image-parse-v3', 'image-parse-new', 'image-parse'),
+           'keypoints': ('openpose-json', 'openpose_json', 'pose'), 'pose': ('openpose-img', 'openpose_img')}
+_OPTIONAL = ('pose',)
+_PICTURES = ('.jpg', '.png', '.jpeg')
+
+
+class Refused(Exception):
+    """A sample cannot be used because of one of its files; says why, for the dead letters."""
+
+    def __init__(self, path: str, reason: str):
+        super().__init__(reason)
+        self.path, self.reason = path, reason
+
+
+class File(NamedTuple):
+    """A file's path, and what is in it."""
+    path: str
+    content: bytes
+
+
+class Pair(NamedTuple):
+    """A line of a pairs file: who is to wear what, or why that cannot be said."""
+    line: int
+    person: str
+    garment: str
+    reason: str = ''
+
+
+def root(pairs: str) -> str:
+    """The folder whose folders a pairs file speaks of: for `train_pairs.txt` it is `train` beside it, if there is such
+    a folder, and else the file's own."""
+    own, name = os.path.split(pairs)
+    beside = os.path.join(own, re.split(r'[_.]', name)[0])
+    return beside if tf.io.gfile.isdir(beside) else own
+
+
+def folders(root: str) -> dict[str, str]:
+    """What lies where: key of `FOLDERS` -> folder; pose pictures may be missing.
+
+    Raises:
+      UserError: another folder is missing.
+    """
+    found = {}
+    for key, names in FOLDERS.items():
+        there = [path for path in (os.path.join(root, name) for name in names) if tf.io.gfile.isdir(path)]
+        if there:
+            found[key] = there[0]
+        elif key not in _OPTIONAL:
+            raise UserError(f'{root or "."} has no folder {" or ".join(names)}; put the pairs file beside its folders, '
+                            'or NAME_pairs.txt beside the folder NAME that holds them.')
+    return found
+
+
+def pairs(path: str) -> Iterator[Pair]:
+    """The lines of a pairs file, `person.jpg garment.jpg`; empty ones are passed over.
+
+    Raises:
+      UserError: it is not text.
+    """
+    with image_sources.open_file(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                names = line.decode('utf-8-sig').split()
+            except UnicodeDecodeError as error:
+                raise UserError(f'{path}, line {number}, is not UTF-8 text; save the file as UTF-8.') from error
+            if len(names) == 2:
+                yield Pair(number, names[0], names[1], next(filter(None, map(_refusal, names)), ''))
+            elif names:
+                yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s')
+
+
+def _refusal(name: str) -> str:
+    path = posixpath.normpath(name)
+    return f'{name} leads out of its folder' if path.startswith(('/', '..')) or '://' in name else ''
+
+
+def worn(person: str) -> list[str]:
+    """The stems a garment may have that this person wears: its own (VITON-HD), or `<name>_1` of `<name>_0` (VITON)."""
+    stem = posixpath.splitext(person)[0]
+    return [stem, f'{stem[:-2]}_1'] if stem.endswith('_0') else [stem]
+
+
+def garment_of(folders: dict[str, str], person: str) -> str:
+    """The name of the garment a person wears, as its file is called if there is one."""
+    ending = posixpath.splitext(person)[1]
+    names = [f'{stem}{end}' for stem in reversed(worn(person)) for end in dict.fromkeys([ending, *_PICTURES])]
+    there = (name for name in names if tf.io.gfile.exists(os.path.join(folders['cloth'], name)))
+    return next(there, names[0])
+
+
+def read(folders: dict[str, str], person: str, garment: str) -> dict[str, File]:
+    """A sample's files by the keys of `FOLDERS`; there may be no pose map.
+
+    Raises:
+      Refused: another file is missing.
+    """
+    person_stem, garment_stem = (posixpath.splitext(name)[0] for name in (person, garment))
+    names = {'image': [person], 'cloth': [garment],
+             'cloth_mask': [garment, *(f'{garment_stem}{ending}' for ending in _PICTURES)],
+             'parse': [f'{person_stem}.png'], 'keypoints': [f'{person_stem}_keypoints.json'],
+             'pose': [f'{person_stem}{ending}' for ending in ('_rendered.png', '_rendered.jpg', '.png', '.jpg')]}
+    found = {}
+    for key, folder in folders.items():
+        paths = [os.path.join(folder, name) for name in names[key]]
+        file = next(filter(None, map(_content, paths)), None)
+        if file:
+            found[key] = file
+        elif key not in _OPTIONAL:
+            raise Refused(paths[0], 'there is no such file')
+    return found
+
+
+def _content(path: str) -> File | None:
+    try:
+        return File(path, image_sources.read(path, 0, -1))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, tf.errors.NotFoundError):
+        return None

@@ -1,0 +1,251 @@
+"""The ALIAS generator: section 3.4, figures 4, 5 and 12, appendix A.2.
+
+Of the person without clothes I_a, the pose P and the warped garment W(c, theta) it makes the picture, led by the parse:
+`S` in 7 groups (`GROUPS`), `S_div`, where the part of the upper clothing that the warped garment leaves bare is an
+eighth class, and that part alone, `M_misalign`.
+"""
+import dataclasses
+import math
+import zlib
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models.layers import even, seed_input
+from keras_models.viton.geometry import upsample
+from keras_models.viton.layers import EPSILON, Convolution, Cost, convolution_cost, instance_norm
+
+CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the last one's size
+MASKED = 5  # so many of them standardise the misaligned region apart (A.2)
+INPUTS = 9  # I_a, P and W(c, theta)
+INJECTED = 16  # channels they are brought to before each ResBlk but the first, which sees nothing else
+HIDDEN = 128  # channels between the parse and gamma and beta
+GROUPS = ('background', 'lower body, face, feet', 'upper', 'hair', 'left arm', 'right arm', 'noise')
+SMALLEST = 2 ** (len(CHANNELS) - 1)
+
+# Where the authors' code differs from the paper.
+PRESETS: dict[str, dict] = {
+    'paper': {},
+    'official': {'last_classes': 7, 'noise': True, 'spectral_norm': 'blocks', 'epsilon_of': 'picture', 'slope': 0.2,
+                 'shortcut_relu': False, 'output_relu': True},
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Figure 12 by default. `size`: height and width of the picture; `width` multiplies every channel count but those
+    of inputs, classes and picture.
+
+    `last_classes`: of the parse that modulates where no mask is used: 8 is S_div, 7 is S. `noise`: every activation to
+    be standardised gets a map of noise first, times a learned scale a channel. `spectral_norm`: on all convolutions
+    (A.2), or on those of the ResBlks that are not their normalisation's. `epsilon_of`: what keeps (7) from zero is
+    added to the variance of the region, or to that of a picture which has the region's mean everywhere else, so that
+    it weighs the more the smaller the region is. `slope` of the rectifiers below zero. `shortcut_relu`: the learned
+    shortcut has one as well (figure 4b). `output_relu`: so has the last convolution.
+    """
+    preset: Literal['paper', 'official'] = 'paper'
+    size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
+    width: float = 1.0
+    last_classes: Literal[7, 8] = 8
+    noise: bool = False
+    spectral_norm: Literal['all', 'blocks'] = 'all'
+    epsilon_of: Literal['region', 'picture'] = 'region'
+    slope: float = 0.0
+    shortcut_relu: bool = True
+    output_relu: bool = False
+
+    def __post_init__(self):
+        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
+            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the picture is doubled '
+                             f'{len(CHANNELS) - 1} times; it is {self.size}')
+
+
+class Shape(NamedTuple):
+    """Of a ResBlk. `step`: it works at 1 / step of the picture's size. A shortcut is learned if channels change."""
+    name: str
+    step: int
+    before: int
+    channels: int
+    masked: bool
+    classes: int
+
+    @property
+    def middle(self) -> int:
+        return min(self.before, self.channels)
+
+    @property
+    def learned(self) -> bool:
+        return self.before != self.channels
+
+
+def blocks(config: Config) -> Iterator[Shape]:
+    """Figure 12's, in order."""
+    before = even(CHANNELS[0], config.width)
+    for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
+        masked = level < MASKED
+        yield Shape(f'block_{level}', SMALLEST // 2 ** level, before, channels, masked,
+                    8 if masked else config.last_classes)
+        before = channels + even(INJECTED, config.width)
+
+
+def noise_map(seed, batch, height: int, width: int):
+    """Standard normal noise [batch, height, width, 1], a pure function of the seed, int32 [2].
+
+    By Box and Muller from whole numbers: those are the same whether XLA compiles or not, floats are not.
+    """
+    n = batch * height * width
+    words = tf.random.stateless_uniform([(n + 1) // 2], seed, None, None, tf.uint64, alg='philox')
+    uniform = (tf.cast(tf.bitcast(words, tf.uint32), tf.float32) + 0.5) * 2 ** -32  # [., 2]
+    radius, angle = tf.sqrt(-2 * tf.math.log(uniform[:, 0])), 2 * math.pi * uniform[:, 1]
+    normal = tf.stack([radius * tf.cos(angle), radius * tf.sin(angle)], 1)
+    return tf.reshape(tf.reshape(normal, [-1])[:n], [batch, height, width, 1])
+
+
+def standardise(h, region, config: Config):
+    """Eqs. (6) and (7): mean 0 and deviation 1 in a region, and 0 elsewhere.
+
+    h: [B, H, W, C]; region: [B, H, W, 1], 1 in it and 0 elsewhere.
+    """
+    dtype, h, region = h.dtype, tf.cast(h, tf.float32), tf.cast(region, tf.float32)  # sums of many need the digits
+    pixels = tf.reduce_sum(region, [1, 2], keepdims=True)
+    pixels = tf.where(pixels == 0, 1.0, pixels)  # |Omega|
+    mu = tf.reduce_sum(h * region, [1, 2], keepdims=True) / pixels
+    h = (h - mu) * region
+    variance = tf.reduce_sum(h ** 2, [1, 2], keepdims=True) / pixels
+    all_pixels = h.shape[1] * h.shape[2]
+    epsilon = EPSILON * (all_pixels / pixels if config.epsilon_of == 'picture' else 1.0)
+    return tf.cast(h * tf.math.rsqrt(variance + epsilon), dtype)
+
+
+class AliasNorm(keras.layers.Layer):
+    """ALIAS normalisation (figure 5).
+
+    Args:
+      shape: of the ResBlk it is in.
+      site: its full name, which tells its noise from that of the others.
+    """
+
+    def __init__(self, config: Config, shape: Shape, channels: int, site: str):
+        super().__init__(name=site.split('/')[-1])
+        spectral, self.masked, self.config = config.spectral_norm == 'all', shape.masked, config
+        self.site = zlib.crc32(site.encode()) & 0x7FFFFFFF
+        self.shared = Convolution(even(HIDDEN, config.width), spectral=spectral, activation='relu', name='shared')
+        self.gamma = Convolution(channels, spectral=spectral, name='gamma')
+        self.beta = Convolution(channels, spectral=spectral, name='beta')
+
+    def build(self, shape):
+        if self.config.noise:
+            self.noise_scale = self.add_weight('noise_scale', [shape[-1]], initializer='zeros')
+
+    def call(self, h, parse, M_misalign, seed, training=None):
+        """Eq. (5). h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
+        if self.config.noise:
+            noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
+            h += tf.cast(noise, h.dtype) * self.noise_scale
+        if self.masked:
+            h = standardise(h, M_misalign, self.config) + standardise(h, 1 - M_misalign, self.config)
+        else:
+            h = instance_norm(h)
+        with tf.control_dependencies([h]):  # else gamma and beta of all blocks are worked out first, and kept
+            parse = tf.identity(parse)
+        shared = self.shared(parse, training=training)
+        # Not h * (1 + gamma): TensorFlow 2.15 aborts when it fuses a convolution with adding a scalar.
+        return h + h * self.gamma(shared, training=training) + self.beta(shared, training=training)
+
+
+class ResBlk(keras.layers.Layer):
+    """ALIAS ResBlk (figure 4b): h [B, H, W, before] -> [B, H, W, channels]."""
+
+    def __init__(self, config: Config, shape: Shape):
+        super().__init__(name=shape.name)
+        self.config, self.learned = config, shape.learned
+
+        def norm(name, channels):
+            return AliasNorm(config, shape, channels, f'{shape.name}/{name}')
+        self.norm_0, self.norm_1 = norm('norm_0', shape.before), norm('norm_1', shape.middle)
+        self.conv_0 = Convolution(shape.middle, spectral=True, name='conv_0')
+        self.conv_1 = Convolution(shape.channels, spectral=True, name='conv_1')
+        if shape.learned:
+            self.norm_s = norm('norm_s', shape.before)
+            self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s')
+
+    def call(self, h, parse, M_misalign, seed, training=None):
+        """See `AliasNorm`."""
+        def normal(norm, x):
+            return norm(x, parse, M_misalign, seed, training=training)
+
+        def relu(x):
+            return tf.nn.leaky_relu(x, self.config.slope)
+        shortcut = h
+        if self.learned:
+            shortcut = normal(self.norm_s, h)
+            shortcut = self.conv_s(relu(shortcut) if self.config.shortcut_relu else shortcut, training=training)
+            with tf.control_dependencies([shortcut]):  # likewise for the two branches
+                h = tf.identity(h)
+        h = self.conv_0(relu(normal(self.norm_0, h)), training=training)
+        return shortcut + self.conv_1(relu(normal(self.norm_1, h)), training=training)
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """The functional model: a dict of `inputs` [B, H, W, 9]: I_a, P and W(c, theta) in [-1, 1]; `S` [B, H, W, 7] in the
+    order of GROUPS; `S_div` [B, H, W, 8], where 'upper' is what the garment covers and the last is M_misalign;
+    `M_misalign` [B, H, W, 1]; and `seed` int32 [2] -> picture [B, H, W, 3] in [-1, 1].
+
+    A seed fixes the noise, so the same gives the same picture; without `noise` it changes nothing.
+    """
+    height, width = config.size
+    sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
+    given = {name: keras.Input([height, width, channels], name=name) for name, channels in sizes.items()}
+    given['seed'] = seed_input()
+    spectral, h = config.spectral_norm == 'all', None
+    for level, shape in enumerate(blocks(config)):
+        injected = shape.before if h is None else even(INJECTED, config.width)
+
+        def resized(name, step=shape.step):
+            return given[name][:, ::step, ::step]
+        x = Convolution(injected, spectral=spectral, name=f'input_{level}')(resized('inputs'))
+        if h is not None:
+            x = tf.concat([upsample(h), x], -1)
+        parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
+        h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
+    h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
+    picture = Convolution(3, spectral=spectral, activation='tanh', name='output')(h)
+    return {'alias': keras.Model(given, tf.cast(picture, tf.float32), name='alias')}
+
+
+def costs(config: Config) -> list[Cost]:
+    """Every convolution's output, parameters and multiply-adds, in closed form, and the scales of the noise."""
+    found = []
+    hidden = even(HIDDEN, config.width)
+    for level, block in enumerate(blocks(config)):
+        size = (config.size[0] // block.step, config.size[1] // block.step)
+
+        def convolution(name, maps, kernels, kernel=3, bias=True, size=size):
+            found.append(convolution_cost(name, size, kernel, maps, kernels, bias))
+        convolution(f'input_{level}', INPUTS, even(INJECTED, config.width) if level else block.before)
+        for norm, channels in (('norm_0', block.before), ('norm_1', block.middle), ('norm_s', block.before)):
+            if norm == 'norm_s' and not block.learned:
+                continue
+            convolution(f'{block.name}/{norm}/shared', block.classes, hidden)
+            convolution(f'{block.name}/{norm}/gamma', hidden, channels)
+            convolution(f'{block.name}/{norm}/beta', hidden, channels)
+            if config.noise:
+                found.append(Cost(f'{block.name}/{norm}/noise_scale', size, channels, channels, 0))
+        convolution(f'{block.name}/conv_0', block.before, block.middle)
+        convolution(f'{block.name}/conv_1', block.middle, block.channels)
+        if block.learned:
+            convolution(f'{block.name}/conv_s', block.before, block.channels, 1, False)
+    convolution('output', block.channels, 3)
+    return found
+
+
+def parameters(config: Config) -> int:
+    """Number of parameters, in closed form; what spectral normalisation keeps is none."""
+    return sum(cost.parameters for cost in costs(config))
+
+
+def macs(config: Config) -> int:
+    """Multiply-adds of one picture's forward pass."""
+    return sum(cost.macs for cost in costs(config))

@@ -1,0 +1,165 @@
+"""The geometric matching module: section 3.3, figure 11, appendix A.2; after CP-VTON's (Wang et al. 2018).
+
+Of the garment's part S^_c of the predicted parse, the pose P, the clothing-agnostic picture I_a and the garment c it
+makes theta, whose thin-plate spline warps c to W(c, theta).
+"""
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import initializers
+from keras_models.layers import dense_cost, even
+from keras_models.viton import geometry
+from keras_models.viton.layers import EPSILON, Cost, convolution_cost
+
+# Figure 11: a convolution's size, stride and channels.
+EXTRACTOR = ((4, 2, 64), (4, 2, 128), (4, 2, 256), (4, 2, 512), (3, 1, 512), (3, 1, 512))
+REGRESSION = ((4, 2, 512), (4, 2, 256), (3, 1, 128), (3, 1, 64))
+PERSON = {'parse_cloth': 1, 'pose': 3, 'agnostic': 3}  # the first extractor's inputs, in the order of their channels
+CLOTH = {'cloth': 3}
+SMALLEST = 32
+
+# Where the authors' code differs from the paper.
+PRESETS: dict[str, dict] = {
+    'paper': {},
+    'official': {'order': 'relu_norm', 'extent': 0.9, 'control_points': 'columns', 'pixels': 'corners'},
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Figure 11 by default. `size`: height and width the network works at; `width` multiplies every channel count but
+    those of the inputs and of the correlation, one for each place.
+
+    `order` of normalisation and ReLU in the extractors. `grid`: control points a side; the others are `Spline`'s.
+    """
+    preset: Literal['paper', 'official'] = 'paper'
+    size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    width: float = 1.0
+    order: Literal['norm_relu', 'relu_norm'] = 'norm_relu'
+    grid: int = 5
+    extent: float = 1.0
+    control_points: Literal['rows', 'columns'] = 'rows'
+    pixels: Literal['centres', 'corners'] = 'centres'
+
+    def __post_init__(self):
+        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
+            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the maps are halved five '
+                             f'times and more; it is {self.size}')
+        if self.grid < 2:
+            raise ValueError(f'grid must be 2 or more control points a side; it is {self.grid}')
+
+
+def spline(config: Config) -> geometry.Spline:
+    """W(c, theta) is `sample(c, spline(config).grid(theta, height, width))`, at any size."""
+    return geometry.Spline(config.grid, config.extent, config.control_points, config.pixels)
+
+
+class Step(NamedTuple):
+    """A convolution of figure 11 and its output's size. All but the extractors' last are normalised."""
+    name: str
+    kernel: int
+    stride: int
+    maps: int
+    channels: int
+    size: tuple[int, int]
+
+    @property
+    def normalised(self) -> bool:
+        return self.name not in (f'person/conv{len(EXTRACTOR)}', f'cloth/conv{len(EXTRACTOR)}')
+
+
+def steps(config: Config) -> Iterator[Step]:
+    """Those of both extractors and of the regression, in order."""
+    height, width = config.size
+
+    def chain(part, table, maps, height, width):
+        for number, (kernel, stride, channels) in enumerate(table, 1):
+            height, width = -(-height // stride), -(-width // stride)
+            yield Step(f'{part}/conv{number}', kernel, stride, maps, even(channels, config.width), (height, width))
+            maps = even(channels, config.width)
+    for part, inputs in (('person', PERSON), ('cloth', CLOTH)):
+        yield from chain(part, EXTRACTOR, sum(inputs.values()), height, width)
+    height, width = height // 16, width // 16
+    yield from chain('regression', REGRESSION, height * width, height, width)
+
+
+def correlation(person, cloth):
+    """Every place of one against every place of the other, [B, h, w, C] each.
+
+    Features have length 1, so a correlation is a cosine. Returns [B, h, w, h w]: at a place of the garment, a channel
+    for each of the person's, which count down the columns.
+    """
+    height, width, channels = person.shape[1:]
+    person, cloth = (tf.math.l2_normalize(features, -1) for features in (person, cloth))
+    person = tf.reshape(tf.transpose(person, [0, 2, 1, 3]), [-1, width * height, channels])
+    cloth = tf.reshape(cloth, [-1, height * width, channels])
+    return tf.reshape(tf.matmul(cloth, person, transpose_b=True), [-1, height, width, width * height])
+
+
+def _layers(step: Step, x, order: str, weights: Callable, gamma: Callable):
+    # SAME pads even sides by 1 all round, as PyTorch's padding=1 does; at sizes of multiples of 64 there are no others.
+    x = keras.layers.Conv2D(step.channels, step.kernel, step.stride, 'same', kernel_initializer=weights(),
+                            name=step.name)(x)
+    if not step.normalised:
+        return tf.nn.relu(x)
+    norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=EPSILON, gamma_initializer=gamma(),
+                                           name=step.name.replace('conv', 'norm'))
+    return tf.nn.relu(norm(x)) if order == 'norm_relu' else norm(tf.nn.relu(x))
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """The functional model: a dict of `parse_cloth` S^_c [B, h, w, 1] in [0, 1] and `pose`, `agnostic` I_a and `cloth`
+    [B, h, w, 3] in [-1, 1] -> theta [B, 2, grid, grid] in (-1, 1), for `spline(config).grid`.
+
+    First weights are those of the authors' code.
+    """
+    given = {name: keras.Input([*config.size, channels], name=name) for name, channels in {**PERSON, **CLOTH}.items()}
+
+    def follow(part, x, *how):
+        for step in steps(config):
+            x = _layers(step, x, *how) if step.name.startswith(part) else x
+        return x
+
+    def extract(part, inputs):
+        return follow(part, tf.concat([given[name] for name in inputs], -1), config.order,
+                      lambda: initializers.fixed(0.02), lambda: keras.initializers.RandomNormal(1.0, 0.02))
+
+    def uniform():  # PyTorch's own: within 1 / sqrt(inputs)
+        return keras.initializers.VarianceScaling(1 / 3, 'fan_in', 'uniform')
+    x = follow('regression', correlation(extract('person', PERSON), extract('cloth', CLOTH)), 'norm_relu', uniform,
+               keras.initializers.Ones)
+    x = tf.transpose(x, [0, 3, 1, 2])  # the order in which published weights take them
+    x = keras.layers.Dense(2 * config.grid ** 2, 'tanh', kernel_initializer=uniform(), name='regression/linear')(
+        tf.reshape(x, [-1, math.prod(x.shape[1:])]))
+    theta = tf.reshape(x, [-1, 2, config.grid, config.grid])
+    return {'geometric_matching': keras.Model(given, theta, name='geometric_matching')}
+
+
+def costs(config: Config) -> list[Cost]:
+    """Every layer's output, trainable parameters (normalisation counts with its convolution) and multiply-adds, in
+    closed form."""
+    found = []
+    for step in steps(config):
+        if step.name == 'regression/conv1':
+            places, features = step.maps, even(EXTRACTOR[-1][2], config.width)
+            size = config.size[0] // 16, config.size[1] // 16
+            found.append(Cost('correlation', size, places, 0, places ** 2 * features))
+        cost = convolution_cost(step.name, step.size, step.kernel, step.maps, step.channels)
+        found.append(cost._replace(parameters=cost.parameters + 2 * step.channels * step.normalised))
+    last = dense_cost('regression/linear', step.channels * math.prod(step.size), 2 * config.grid ** 2)
+    return [*found, Cost(last.name, (1, 1), last.channels, last.parameters, last.macs)]
+
+
+def parameters(config: Config) -> int:
+    """Number of trainable parameters, in closed form."""
+    return sum(cost.parameters for cost in costs(config))
+
+
+def macs(config: Config) -> int:
+    """Multiply-adds of one pair's forward pass, without the warp."""
+    return sum(cost.macs for cost in costs(config))

@@ -1,0 +1,137 @@
+"""The segmentation generator G_S: section 3.2, figure 10, appendix A.2.
+
+Of the clothing-agnostic parse S_a, the pose P and the garment c it predicts S^, the parse of the person wearing c.
+"""
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models.layers import Dropout, even, seed_input
+from keras_models.viton.geometry import upsample
+from keras_models.viton.layers import Convolution, Cost, convolution_cost, instance_norm
+
+CLASSES = 13
+CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}
+WIDTHS = (64, 128, 256, 512, 1024)  # of figure 10's ConvBlks, each at half the last one's size
+SMALLEST = 2 ** len(WIDTHS)  # a side: 1 x 1 maps have no deviation to normalise by
+
+# Where the authors' code differs from the paper.
+PRESETS: dict[str, dict] = {
+    'paper': {},
+    'official': {'inputs': ['cloth_mask', 'cloth', 'agnostic_parse', 'pose', 'noise'], 'convolve_upsampled': True,
+                 'dropout': 0.5, 'output': 'sigmoid'},
+}
+
+
+@dataclasses.dataclass
+class Config:
+    """Figure 10 by default. `size`: height and width the network works at; `width` multiplies every channel count but
+    those of inputs and classes.
+
+    `inputs`: in the order of their channels. `convolve_upsampled`: a 3x3 convolution, normalised, follows each
+    upsampling. `dropout`: of the two deepest ConvBlks' activations. `output`: what makes probabilities.
+    """
+    preset: Literal['paper', 'official'] = 'paper'
+    size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    width: float = 1.0
+    inputs: list[str] = dataclasses.field(default_factory=lambda: ['agnostic_parse', 'pose', 'cloth'])
+    convolve_upsampled: bool = False
+    dropout: float = 0.0
+    output: Literal['softmax', 'sigmoid'] = 'softmax'
+
+    def __post_init__(self):
+        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
+            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the maps are halved '
+                             f'{len(WIDTHS) - 1} times and normalised; it is {self.size}')
+        if not self.inputs or len({*self.inputs}) < len(self.inputs) or not {*self.inputs} <= {*CHANNELS}:
+            raise ValueError(f'inputs must name one or more of {", ".join(CHANNELS)}, each once; it is {self.inputs}')
+
+
+class Step(NamedTuple):
+    """A convolution of figure 10, on maps of 1 / 2^level of the size."""
+    name: str
+    maps: int
+    channels: int
+    level: int
+
+
+def steps(config: Config) -> Iterator[Step]:
+    """Figure 10's, in order: ConvBlks conv1 … conv9 of two each, up6 … up9 if there are any, and the classes'."""
+    widths = [even(each, config.width) for each in WIDTHS]
+    maps = sum(CHANNELS[name] for name in config.inputs)
+    for level, channels in enumerate(widths):
+        yield Step(f'conv{level + 1}_1', maps, channels, level)
+        yield Step(f'conv{level + 1}_2', channels, channels, level)
+        maps = channels
+    for level in reversed(range(len(widths) - 1)):
+        channels, number = widths[level], 2 * len(widths) - 1 - level
+        if config.convolve_upsampled:
+            yield Step(f'up{number}', maps, channels, level)
+            maps = channels
+        yield Step(f'conv{number}_1', channels + maps, channels, level)
+        yield Step(f'conv{number}_2', channels, channels, level)
+        maps = channels
+    yield Step('conv9_3', maps, CLASSES, 0)
+
+
+class Normalised(Convolution):
+    """A convolution, instance normalisation and ReLU: half a ConvBlk."""
+
+    def call(self, x, training=None):
+        return tf.nn.relu(instance_norm(super().call(x, training=training)))
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """The functional model: a dict of `config.inputs` [B, h, w, channels] and `seed` int32 [2] -> logits [B, h, w, 13],
+    which `probabilities` takes.
+
+    `agnostic_parse` S_a has a channel a class, `pose` and `cloth` are in [-1, 1], `cloth_mask` in [0, 1]. In the
+    authors' code `noise` is 1 where a standard normal draw is over 1, else 0, and `cloth` is multiplied by its mask.
+    The seed is that of dropout.
+    """
+    given = {name: keras.Input([*config.size, CHANNELS[name]], name=name) for name in config.inputs}
+    seed = seed_input()
+    *inner, last = steps(config)
+    layers = {step.name: Normalised(step.channels, name=step.name) for step in inner}
+
+    def conv_blk(number, x):
+        return layers[f'conv{number}_2'](layers[f'conv{number}_1'](x))
+    skipped: list = []
+    x, deepest = tf.concat(list(given.values()), -1), len(WIDTHS)
+    for number in range(1, deepest + 1):
+        x = conv_blk(number, tf.nn.max_pool2d(x, 2, 2, 'VALID') if skipped else x)
+        if number >= deepest - 1:
+            x = Dropout(config.dropout, f'conv{number}/dropout')(x, seed)
+        skipped.append(x)
+    skipped.pop()
+    for number in range(deepest + 1, 2 * deepest):
+        x = upsample(x)
+        x = layers[f'up{number}'](x) if config.convolve_upsampled else x
+        x = conv_blk(number, tf.concat([skipped.pop(), x], -1))
+    logits = Convolution(last.channels, name=last.name)(x)
+    return {'segmentation': keras.Model({**given, 'seed': seed}, logits, name='segmentation')}
+
+
+def probabilities(logits, config: Config):
+    """[..., 13] -> the same: S^, by softmax (figure 10), or by a sigmoid a class."""
+    return tf.nn.softmax(logits) if config.output == 'softmax' else tf.sigmoid(logits)
+
+
+def costs(config: Config) -> list[Cost]:
+    """Every convolution's output, parameters and multiply-adds, in closed form."""
+    height, width = config.size
+    return [convolution_cost(step.name, (height >> step.level, width >> step.level), 3, step.maps, step.channels)
+            for step in steps(config)]
+
+
+def parameters(config: Config) -> int:
+    """Number of parameters, in closed form."""
+    return sum(cost.parameters for cost in costs(config))
+
+
+def macs(config: Config) -> int:
+    """Multiply-adds of one picture's forward pass."""
+    return sum(cost.macs for cost in costs(config))

@@ -1,0 +1,113 @@
+"""Takes over weights that others trained and published, as a checkpoint that training and export can start from.
+
+    python -m pipelines.import_weights viton_hd seg_final.pth gmm_final.pth alias_final.pth
+    python -m pipelines.run --config my.yaml --set train.init_from=weights/viton_hd --set train.steps=0
+
+The files are those PyTorch writes, and nothing in them is executed. Their licence stands beside the weights, in words
+and in weights.json, and stays with everything made of them.
+"""
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import sys
+import types
+
+from data_prep import UserError
+from pipelines import stage
+
+# Of each a module with NETS, SOURCE, `build(net)` and `assign(net, model, tensors)`.
+SYSTEMS = {'viton_hd': 'keras_models.viton.official_weights'}
+
+LICENSE = '''# Weights of {system}, trained by others
+
+{attribution}
+
+- published at {source}
+- licence: {licence}: {terms}
+- changed here: the file format and the order of axes, no number
+
+| network | file | SHA-256 |
+|---|---|---|
+{rows}
+'''
+
+
+def run(system: str, paths: list[str], out: str) -> None:
+    """Writes what `train.init_from` takes: a checkpoint `weights`, with weights.json and LICENSE.md.
+
+    Args:
+      paths: a file of PyTorch for each network, in the order of the system's NETS.
+      out: a new folder.
+
+    Raises:
+      UserError: a file cannot be read or is of another network, one is missing, or `out` is in use.
+    """
+    import tensorflow as tf
+
+    from data_prep import records
+    from pipelines import checkpoints
+    module = importlib.import_module(SYSTEMS[system])
+    if len(paths) != len(module.NETS):
+        raise UserError(f'{system} takes {len(module.NETS)} files, and {len(paths)} were given; name those of '
+                        f'{", ".join(module.NETS)}, in this order.')
+    if tf.io.gfile.exists(out) and (not tf.io.gfile.isdir(out) or tf.io.gfile.listdir(out)):
+        raise UserError(f'{out} is not empty; give another --out, or remove it.')
+    nets = {net: _take_over(module, net, path) for net, path in zip(module.NETS, paths)}
+    digests = {net: _sha256(path) for net, path in zip(module.NETS, paths)}
+    files = [os.path.basename(path) for path in paths]
+    rows = '\n'.join(f'| {net} | {file} | {digests[net]} |' for net, file in zip(module.NETS, files))
+    tf.io.gfile.makedirs(out)
+    # Before the weights, which are never there without their licence.
+    foreign = {'system': system, **module.SOURCE, 'files': files, 'sha256': digests}
+    for name, content in {'LICENSE.md': LICENSE.format(system=system, rows=rows, **module.SOURCE),
+                          'weights.json': json.dumps({'foreign': foreign}, indent=1)}.items():
+        records.write_atomically(os.path.join(out, name), content.encode())
+    checkpoints.save(nets, os.path.join(out, 'weights'))
+    print(f'import_weights: train.init_from={out} starts from them; licence {module.SOURCE["licence"]}.', flush=True)
+
+
+def _take_over(module: types.ModuleType, net: str, path: str):
+    """A network with the weights in a file."""
+    from keras_models import ModelError, torch_file
+    try:
+        tensors = torch_file.read(path)
+    except ModelError as error:
+        raise UserError(f'{error}.') from error
+    model = module.build(net)
+    try:
+        module.assign(net, model, tensors)
+    except ModelError as error:
+        raise UserError(f'{path} does not fit {net}: {error}; give the files of {", ".join(module.NETS)}, in this '
+                        'order.') from error
+    print(f'import_weights: {net} has the {len(tensors)} tensors of {path}.', flush=True)
+    return model
+
+
+def _sha256(path: str) -> str:
+    import tensorflow as tf
+    digest = hashlib.sha256()
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def main(argv=None) -> None:
+    flags = argparse.ArgumentParser(prog='python -m pipelines.import_weights', description=__doc__, allow_abbrev=False,
+                                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('system', choices=SYSTEMS, help='whose weights')
+    flags.add_argument('files', nargs='+', metavar='FILE',
+                       help='their .pth files, for viton_hd those of segmentation, geometric matching and ALIAS')
+    flags.add_argument('--out', metavar='DIR', help='a new folder for the weights (default: weights/<system>)')
+    args = flags.parse_args(argv)
+
+    def work():
+        stage.quiet_libraries()
+        run(args.system, args.files, args.out or os.path.join('weights', args.system))
+    stage.run_command(work)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
