@@ -200,8 +200,8 @@ def agnostic(parse: tf.Tensor, points: tf.Tensor, padding: tf.Tensor | float = P
     Args:
       parse: uint8 [h, w], labels.
       points: float32 [18, 3]; neck and shoulders are needed.
-      padding: by how much everything is widened, in pixels of a picture that is `HEIGHT` high. Where parsers draw the
-        line between a garment or an arm and what stays, a fifth of it is not trusted and goes, too.
+      padding: by how much everything is widened, in pixels of a picture that is `HEIGHT` high. Where a parser draws the
+        line between garment or arm and face or lower body, a fifth of it is not trusted and goes, too.
 
     Returns:
       removed: bool [h, w], what is grey in I_a.
@@ -217,7 +217,7 @@ def agnostic(parse: tf.Tensor, points: tf.Tensor, padding: tf.Tensor | float = P
     gone = worn | _is(parse, _SKIN)
     seam, wide = (_widened(mask, tf.cast(tf.round(by * pixel), tf.int32))
                   for mask, by in ((worn, padding / 5), (gone, padding)))
-    kept = (hand | _is(parse, _KEPT)) & ~seam
+    kept = hand | _is(parse, _KEPT) & ~seam
     removed = gone | (wide | _figure(x, y, points, padding, pixel)) & ~kept
     return removed, tf.where(gone, tf.zeros_like(parse), parse)
 

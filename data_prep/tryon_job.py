@@ -300,8 +300,9 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
     if problems:
         return job.refuse(folder, problems)
     records.write_manifest(folder, shards, (), totals, {
-        'padding': config.padding, 'categories': ['kind', 'height', 'width'],
-        'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints']})
+        'padding': config.padding, 'categories': ['height', 'width'],
+        'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints',
+                   'kind', 'worn']})  # an unpaired test is meant to differ in the last two
 
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
