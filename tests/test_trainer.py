@@ -282,7 +282,7 @@ def test_no_tpu_is_one_sentence_at_once(config_file, overrides, message):
     started = time.monotonic()
     with pytest.raises(UserError, match=message):
         strategy.make(config.load(config_file, ['train.strategy=tpu', *overrides]).train)
-    assert time.monotonic() - started < 60  # TensorFlow itself would wait for ever
+    assert time.monotonic() - started < 240  # TensorFlow itself would wait for ever
 
 
 @pytest.mark.parametrize('value', [None, '{', '{}', json.dumps({'cluster': {'worker': []}, 'task': {'index': 0}})])
