@@ -69,6 +69,21 @@ def test_parameters_and_multiply_adds(nets, preset):
     assert by_hand['block_5/norm_0/shared'].parameters == (9 * {'paper': 8, 'official': 7}[preset] + 1) * 128
 
 
+def test_a_picture_of_256_x_192_has_half_a_pixel_at_the_start():
+    config = Config(size=[256, 192], width=1 / 16)
+    net = alias.build(config)['alias']
+    assert net.output_shape == (None, 256, 192, 3)
+    assert alias.parameters(config) == sum(np.prod(weight.shape) for weight in net.trainable_weights)
+    sizes = {cost.name: cost.size for cost in alias.costs(config)}
+    assert [sizes[f'input_{level}'] for level in range(3)] == [(2, 2), (4, 3), (8, 6)]
+    graph = tf.function(net).get_concrete_function({name: tf.zeros([1, *each.shape[1:]], each.dtype) if name != 'seed'
+                                                    else tf.zeros([2], tf.int32)
+                                                    for name, each in net.input.items()}).graph
+    macs = sum(np.prod(op.inputs[1].shape) * np.prod(op.outputs[0].shape[1:3])
+               for op in graph.get_operations() if op.type == 'Conv2D')
+    assert alias.macs(config) == macs
+
+
 def test_a_net_is_that_of_figure_12():
     blocks = list(alias.blocks(Config()))
     assert [block.channels for block in blocks] == [1024, 1024, 1024, 512, 256, 128, 64, 32]
@@ -87,9 +102,9 @@ def test_spectral_normalisation_is_on_what_the_preset_says(nets, preset):
     assert len(within) == 23 and names == {'paper': convolutions, 'official': within}[preset]
 
 
-def test_sizes_that_cannot_be_doubled_seven_times_are_refused():
-    for size in ([1024, 700], [64, 128], [0, 128], [256]):
-        with pytest.raises(ValueError, match='multiple of 128'):
+def test_sizes_that_cannot_be_doubled_six_times_are_refused():
+    for size in ([1024, 700], [32, 128], [0, 128], [256]):
+        with pytest.raises(ValueError, match='multiple of 64'):
             Config(size=size)
 
 

@@ -23,7 +23,8 @@ INPUTS = 9  # I_a, P and W(c, theta)
 INJECTED = 16  # channels they are brought to before each ResBlk but the first, which sees nothing else
 HIDDEN = 128  # channels between the parse and gamma and beta
 GROUPS = ('background', 'lower body, face, feet', 'upper', 'hair', 'left arm', 'right arm', 'noise')
-SMALLEST = 2 ** (len(CHANNELS) - 1)
+STEP = 2 ** (len(CHANNELS) - 1)  # of the first ResBlk
+MULTIPLE = STEP // 2  # a side's; 192 is one pixel and a half of the first maps, which have two then, and later are cut
 
 # Where the authors' code differs from the paper.
 PRESETS: dict[str, dict] = {
@@ -57,8 +58,8 @@ class Config:
     output_relu: bool = False
 
     def __post_init__(self):
-        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
-            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the picture is doubled '
+        if len(self.size) != 2 or any(side < 1 or side % MULTIPLE for side in self.size):
+            raise ValueError(f'size is height and width, each a multiple of {MULTIPLE}, as the picture is doubled '
                              f'{len(CHANNELS) - 1} times; it is {self.size}')
 
 
@@ -85,7 +86,7 @@ def blocks(config: Config) -> Iterator[Shape]:
     before = even(CHANNELS[0], config.width)
     for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
         masked = level < MASKED
-        yield Shape(f'block_{level}', SMALLEST // 2 ** level, before, channels, masked,
+        yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, masked,
                     8 if masked else config.last_classes)
         before = channels + even(INJECTED, config.width)
 
@@ -207,7 +208,7 @@ def build(config: Config) -> dict[str, keras.Model]:
             return given[name][:, ::step, ::step]
         x = Convolution(injected, spectral=spectral, name=f'input_{level}')(resized('inputs'))
         if h is not None:
-            x = tf.concat([upsample(h), x], -1)
+            x = tf.concat([upsample(h)[:, :x.shape[1], :x.shape[2]], x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
         h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
@@ -220,7 +221,7 @@ def costs(config: Config) -> list[Cost]:
     found = []
     hidden = even(HIDDEN, config.width)
     for level, block in enumerate(blocks(config)):
-        size = (config.size[0] // block.step, config.size[1] // block.step)
+        size = (-(-config.size[0] // block.step), -(-config.size[1] // block.step))
 
         def convolution(name, maps, kernels, kernel=3, bias=True, size=size):
             found.append(convolution_cost(name, size, kernel, maps, kernels, bias))
