@@ -255,6 +255,17 @@ def test_own_data_has_no_licence_stated(tmp_path):
     assert configs.load(None, shlex.split(report.command(context))[4::2]).values == context.config.values
 
 
+def test_weights_of_others_keep_their_licence(tmp_path):
+    context = make_context(str(tmp_path), predictions())
+    run = context.inputs['model_run']
+    foreign = {'licence': 'CC BY-NC 4.0', 'files': ['a.pth', 'b.pth'], 'source': 'https://example.org/them'}
+    context.inputs['model_run'] = dataclasses.replace(run, properties={**run.properties, 'foreign': foreign})
+    report.write(context.outputs['report'], context)
+    card = read(tmp_path / 'report' / 'model_card.md')
+    assert 'CC BY-NC 4.0: training began with a.pth, b.pth of https://example.org/them.' in card
+    assert 'Apache-2.0, for weights' not in card
+
+
 def test_sections_without_data_are_left_out(tmp_path):
     """As of a model of images: scores instead of text, an index without lengths, and here no events either."""
     rows = [{'target': 'cat', 'kind': 'number', 'candidate': [0.25, 0.75]}] * 3
