@@ -1,6 +1,5 @@
 """A shard of labelled pictures: its records, what was left out and why, and the sums of its pixels."""
 import concurrent.futures
-import hashlib
 import os
 import posixpath
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_labels, image_sources, images
+from data_prep import image_labels, image_sources, images, splits
 from data_prep.image_input import SIDE
 from data_prep.imagenet import SPLITS, Config
 
@@ -30,8 +29,7 @@ class Item(NamedTuple):
 
 def order(label: str, name: str) -> tuple[int, int]:
     """Two numbers below 2^64 that depend on a picture's class and file name alone: for its split, for its place."""
-    digest = hashlib.blake2b(f'{label}/{posixpath.basename(name)}'.encode(), digest_size=16).digest()
-    return int.from_bytes(digest[:8], 'big'), int.from_bytes(digest[8:], 'big')
+    return splits.order(f'{label}/{posixpath.basename(name)}')
 
 
 def new_counts(split: str) -> dict[str, int]:

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import UserError, archives, image_input, records
+from data_prep import UserError, archives, image_input, records, splits
 from data_prep.input_pipeline import InputConfig
 
-SPLITS = ('train', 'validation', 'test')
+SPLITS = splits.SPLITS
 UNIT = 'images'
 LABELS = 'labels.json'
 PIXELS = 'pixels.npz'
@@ -77,15 +77,7 @@ class Config:
         if not self.train:
             raise ValueError('train must list folders or archives of class folders; for example --set '
                              'data.train=[photos]')
-        for split in SPLITS[1:]:
-            if bool(getattr(self, split)) == bool(self.fraction(split)):
-                raise ValueError(f'{split} must list folders or archives, or {split}_fraction split a part off the '
-                                 f'training pictures; for example --set data.{split}_fraction=0.1')
-        if not self.validation_fraction + self.test_fraction < 1:
-            raise ValueError('validation_fraction and test_fraction leave nothing for training')
-
-    def fraction(self, split: str) -> float:
-        return getattr(self, f'{split}_fraction', 0.0)
+        splits.check(self, 'folders or archives', 'pictures')
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name) if name else ''

@@ -15,7 +15,6 @@ import json
 import os
 import posixpath
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -24,13 +23,13 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, image_labels, image_sources, job, records
+from data_prep import UserError, image_labels, image_sources, job, records, splits
 from data_prep.image_shards import Item, MergedSums, Shard, letter, new_counts, order
 from data_prep.image_sources import BOXES, Source
 from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
+from data_prep.splits import Pack
 
 _PARTS = 64  # in which hashes are compared
-Pack = tuple[str, tuple[int, bytes]]  # split, number of items, items
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
@@ -91,7 +90,7 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
     names = cut.packs | 'Names' >> beam.Map(_names, config)
     classes = once | 'Classes' >> beam.Map(_classes, config, beam.pvalue.AsList(names))
     boxes = once | 'Boxes' >> beam.Map(_boxes, beam.pvalue.AsList(cut.boxes))
-    totals = cut.packs | 'Count' >> beam.Map(_count) | 'Total' >> beam.CombinePerKey(sum)
+    totals = cut.packs | 'Count' >> beam.Map(splits.count) | 'Total' >> beam.CombinePerKey(sum)
     repeats = (cut.packs
                | 'Spread packs' >> beam.Reshuffle()
                | 'Hash' >> beam.FlatMap(_hash_files)
@@ -99,7 +98,7 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
                | 'Find repeats' >> beam.FlatMap(_find_repeats))
     problems = beam.pvalue.AsList(cut.problems)
     written = (cut.packs
-               | 'Deal' >> beam.FlatMap(_deal, config.images_per_shard, beam.pvalue.AsDict(totals))
+               | 'Deal' >> beam.FlatMap(splits.deal, config.images_per_shard, _place, beam.pvalue.AsDict(totals))
                | 'Group' >> beam.GroupByKey()  # of names and numbers
                | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(classes),
                                        beam.pvalue.AsSingleton(boxes), beam.pvalue.AsDict(repeats), problems)
@@ -145,7 +144,7 @@ class _Scan(beam.DoFn):
     def _pack(self, split, items):
         if split == BOXES:
             return beam.pvalue.TaggedOutput('boxes', image_labels.pack(items))
-        return split, (len(items), _pack(items))
+        return split, (len(items), splits.pack(items))
 
     def _item(self, source, found):
         """What was found, and its split: its source's, or one that a part of the training pictures is split off for."""
@@ -153,22 +152,7 @@ class _Scan(beam.DoFn):
             return BOXES, found
         (name, *where, _), label = found
         item = (*where, posixpath.join(source.listed, name), label)
-        if source.split == 'train':
-            place = order(label, name)[0] / (1 << 64)
-            for split in SPLITS[1:]:
-                place -= self.config.fraction(split)
-                if place < 0:
-                    return split, item
-        return source.split, item
-
-
-def _pack(rows: list) -> bytes:
-    """What passes a shuffle, names mostly, in a quarter of the bytes."""
-    return zlib.compress(json.dumps(rows).encode(), 1)
-
-
-def _unpack(packed: bytes) -> list:
-    return json.loads(zlib.decompress(packed))
+        return splits.split_of(self.config, source.split, order(label, name)[0]), item
 
 
 def _synsets(config: Config) -> image_labels.Synsets:
@@ -179,7 +163,8 @@ def _synsets(config: Config) -> image_labels.Synsets:
 def _names(pack: Pack, config: Config) -> tuple[str, ...]:
     """The classes of a pack from the training folders."""
     split, (_, items) = pack
-    return tuple({label for *_, label in _unpack(items)}) if split == 'train' or config.fraction(split) else ()
+    from_training = split == 'train' or splits.fraction(config, split)
+    return tuple({label for *_, label in splits.unpack(items)}) if from_training else ()
 
 
 def _classes(folder: str, config: Config, names: list[tuple[str, ...]]) -> tuple[str, list[tuple[str, str]]]:
@@ -207,26 +192,16 @@ def _boxes(folder: str, parts: list) -> tuple[list[str], bytes]:
     return image_labels.merge(parts)
 
 
-def _count(pack: Pack) -> tuple[str, int]:
-    return pack[0], pack[1][0]
-
-
-def _deal(pack: Pack, images_per_shard: int, totals: dict[str, int]) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """A pack's items by shard: ((split, shard), items)."""
-    split, (_, items) = pack
-    shards = -(-totals[split] // images_per_shard)
-    dealt: dict[int, list] = {}
-    for item in _unpack(items):
-        *_, name, label = item
-        dealt.setdefault(order(label, name)[1] % shards, []).append(item)
-    yield from (((split, shard), _pack(part)) for shard, part in dealt.items())
+def _place(item: list) -> int:
+    *_, name, label = item
+    return order(label, name)[1]
 
 
 def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
     """Hashes of files, in parts that can be compared apart: (part, [(hash, split, class, name), …])."""
     split, (_, items) = pack
     parts: dict[int, list] = {}
-    for item in map(Item._make, _unpack(items)):
+    for item in map(Item._make, splits.unpack(items)):
         try:
             content = image_sources.read(*item[:3])
         except OSError:
@@ -234,12 +209,12 @@ def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
         if content:
             digest = hashlib.blake2b(content, digest_size=16)
             parts.setdefault(digest.digest()[0] % _PARTS, []).append((digest.hexdigest(), split, item.label, item.name))
-    yield from ((part, _pack(rows)) for part, rows in parts.items())
+    yield from ((part, splits.pack(rows)) for part, rows in parts.items())
 
 
 def _find_repeats(part: tuple[int, Iterable[bytes]]) -> Iterator:
     """The files that occur more than once, as `image_shards.Shard` wants to know of them."""
-    rows = sorted(itertools.chain(*map(_unpack, part[1])))
+    rows = sorted(itertools.chain(*map(splits.unpack, part[1])))
     for _, group in itertools.groupby(rows, key=lambda row: row[0]):
         same = list(group)
         held = {split for _, split, _, _ in same}
@@ -266,7 +241,7 @@ class _WriteShard(beam.DoFn):
         name = f'part-{number:05d}'
         writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'{name}.tfrecord'))
         shard = Shard(self.config, split, {label: i for i, (label, _) in enumerate(pairs)}, boxes, repeats)
-        items = sorted(map(Item._make, itertools.chain(*map(_unpack, packs))),
+        items = sorted(map(Item._make, itertools.chain(*map(splits.unpack, packs))),
                        key=lambda item: (order(item.label, item.name)[1], item.name))
         try:
             for record in shard.records(items):

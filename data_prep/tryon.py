@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_input, person, records
+from data_prep import image_input, person, records, splits
 from data_prep.input_pipeline import InputConfig
 
-SPLITS = ('train', 'validation', 'test')
+SPLITS = splits.SPLITS
 UNIT = 'images'
 
 
@@ -67,15 +67,7 @@ class Config:
             return
         if not self.train:
             raise ValueError('train must list pairs files; for example --set data.train=[train_pairs.txt]')
-        for split in SPLITS[1:]:
-            if bool(getattr(self, split)) == bool(self.fraction(split)):
-                raise ValueError(f'{split} must list pairs files, or {split}_fraction split a part off the training '
-                                 f'people; for example --set data.{split}_fraction=0.1')
-        if not self.validation_fraction + self.test_fraction < 1:
-            raise ValueError('validation_fraction and test_fraction leave nothing for training')
-
-    def fraction(self, split: str) -> float:
-        return getattr(self, f'{split}_fraction', 0.0)
+        splits.check(self, 'pairs files', 'people')
 
     def files(self, split: str) -> list[str]:
         """A split's pairs files and, on this machine, the folders with what they name, whose times tell of changes."""

@@ -10,10 +10,8 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import json
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -22,14 +20,13 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, job, records, tryon_files, tryon_sample
+from data_prep import UserError, job, records, splits, tryon_files, tryon_sample
 from data_prep.tryon import SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_not_worn', 'filtered_repeated', 'dead_letters', 'drawn_pose')
 _PARTS = 64  # in which hashes are compared
 _THREADS = min(8, os.cpu_count() or 1)
 _AT_ONCE = 4 * _THREADS  # samples in memory
-Pack = tuple[str, tuple[int, bytes]]  # split, number of items, items
 
 
 class Item(NamedTuple):
@@ -107,10 +104,10 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
            | 'Sources' >> beam.Create(sources(config))
            | 'Spread' >> beam.Reshuffle()
            | 'Scan' >> beam.ParDo(_Scan(config, folder)).with_outputs('problems', 'counts', main='packs'))
-    totals = cut.packs | 'Count' >> beam.Map(_count) | 'Total' >> beam.CombinePerKey(sum)
+    totals = cut.packs | 'Count' >> beam.Map(splits.count) | 'Total' >> beam.CombinePerKey(sum)
     problems = beam.pvalue.AsList(cut.problems)
     written = (cut.packs
-               | 'Deal' >> beam.FlatMap(_deal, config.pairs_per_shard, beam.pvalue.AsDict(totals))
+               | 'Deal' >> beam.FlatMap(splits.deal, config.pairs_per_shard, _number, beam.pvalue.AsDict(totals))
                | 'Group' >> beam.GroupByKey()  # of names
                | 'Write' >> beam.ParDo(_WriteShard(config, folder), problems)
                .with_outputs('counts', 'people', main='shards'))
@@ -123,15 +120,9 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
      | 'Commit' >> beam.Map(_commit, config, beam.pvalue.AsList(written.shards), beam.pvalue.AsList(counts), problems))
 
 
-def order(text: str) -> tuple[int, int]:
-    """Two numbers below 2^64 that depend on a text alone: for a split, for a place."""
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return int.from_bytes(digest[:8], 'big'), int.from_bytes(digest[8:], 'big')
-
-
 def _place(item: Item) -> tuple[int, str]:
     text = f'{item.person}/{item.garment}'
-    return order(text)[1], text
+    return splits.order(text)[1], text
 
 
 class _Scan(beam.DoFn):
@@ -155,50 +146,21 @@ class _Scan(beam.DoFn):
             if pair.reason:
                 letters.append({'file': source.path, 'line': pair.line, 'reason': pair.reason})
                 continue
-            split = self._split(source.split, pair.person)
+            split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])
             as_worn = source.split == 'test' and self.config.pairing == 'paired'
             packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment))
             if len(packs[split]) == self.config.pairs_per_block:
-                yield split, (len(packs[split]), _pack(packs[split]))
+                yield split, (len(packs[split]), splits.pack(packs[split]))
                 packs[split] = []
-        yield from ((split, (len(pack), _pack(pack))) for split, pack in packs.items() if pack)
+        yield from ((split, (len(pack), splits.pack(pack))) for split, pack in packs.items() if pack)
         if letters:
             job.write_letters(self.folder, f'{source.split}-scan-{source.number:03d}', letters)
             yield beam.pvalue.TaggedOutput('counts', (source.split, {'read': len(letters),
                                                                      'dead_letters': len(letters)}))
 
-    def _split(self, split: str, person: str) -> str:
-        """A pair's split: its source's, or one that a part of the training people is split off for."""
-        if split == 'train':
-            place = order(person)[0] / (1 << 64)
-            for other in SPLITS[1:]:
-                place -= self.config.fraction(other)
-                if place < 0:
-                    return other
-        return split
 
-
-def _pack(rows: list) -> bytes:
-    """What passes a shuffle, names mostly, in a quarter of the bytes."""
-    return zlib.compress(json.dumps(rows).encode(), 1)
-
-
-def _unpack(packed: bytes) -> list:
-    return json.loads(zlib.decompress(packed))
-
-
-def _count(pack: Pack) -> tuple[str, int]:
-    return pack[0], pack[1][0]
-
-
-def _deal(pack: Pack, pairs_per_shard: int, totals: dict[str, int]) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """A pack's items by shard: ((split, shard), items)."""
-    split, (_, items) = pack
-    shards = -(-totals[split] // pairs_per_shard)
-    dealt: dict[int, list] = {}
-    for item in map(Item._make, _unpack(items)):
-        dealt.setdefault(_place(item)[0] % shards, []).append(item)
-    yield from (((split, shard), _pack(part)) for shard, part in dealt.items())
+def _number(item: list) -> int:
+    return _place(Item(*item))[0]
 
 
 class _WriteShard(beam.DoFn):
@@ -216,7 +178,7 @@ class _WriteShard(beam.DoFn):
         name = f'part-{number:05d}'
         writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'{name}.tfrecord'))
         shard = _Shard(self.config, split)
-        items = sorted(map(Item._make, itertools.chain(*map(_unpack, packs))), key=_place)
+        items = sorted(map(Item._make, itertools.chain(*map(splits.unpack, packs))), key=_place)
         try:
             for record in shard.records(items):
                 writer.write(record)
@@ -229,7 +191,7 @@ class _WriteShard(beam.DoFn):
             Metrics.counter('images', f'{split}_{key}').inc(value)
         yield beam.pvalue.TaggedOutput('counts', (split, shard.counts))
         for part, hashes in itertools.groupby(sorted(shard.people), key=lambda digest: int(digest[:2], 16) % _PARTS):
-            yield beam.pvalue.TaggedOutput('people', (part, (split, _pack(list(hashes)))))
+            yield beam.pvalue.TaggedOutput('people', (part, (split, splits.pack(list(hashes)))))
 
 
 class _Shard:
@@ -284,7 +246,7 @@ def _repeats(part: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[tuple[st
     """How many samples of a split have people of another split further from training: (split, counts)."""
     hashes: dict[str, list[str]] = {split: [] for split in SPLITS}
     for split, packed in part[1]:
-        hashes[split] += _unpack(packed)
+        hashes[split] += splits.unpack(packed)
     for split, other in itertools.combinations(SPLITS, 2):
         held = set(hashes[other])
         yield split, {f'in_{other}': sum(digest in held for digest in hashes[split])}

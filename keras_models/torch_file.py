@@ -43,7 +43,8 @@ def read(path: str) -> dict[str, np.ndarray]:
         raise ModelError(f'{path} {error}') from error
     except tf.errors.OpError as error:
         raise ModelError(f'{path} cannot be read: {error.message}') from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, TypeError) as error:  # a place below zero
+    # TypeError is what TensorFlow's files say of a place below zero, where a damaged directory may point.
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, TypeError) as error:
         what = str(error).partition('\n')[0]
         raise ModelError(f'{path} is damaged or cut off ({what}); fetch it again') from error
 

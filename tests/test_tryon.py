@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, person, records, tryon, tryon_files, tryon_job
+from data_prep import UserError, person, records, splits, tryon, tryon_files, tryon_job
 from pipelines import config as run_config
 
 H, W = 128, 96
@@ -368,7 +368,7 @@ def test_parts_are_split_off_by_the_persons_name_alone(config, tmp_path):
     values = {'validation': [], 'test': [], 'validation_fraction': 0.2, 'test_fraction': 0.1}
     scan = tryon_job._Scan(config(**values), str(tmp_path))
     found = {split: {item[1] for name, (_, items) in scan.process(tryon_job.sources(config(**values))[0])
-                     if name == split for item in tryon_job._unpack(items)} for split in tryon.SPLITS}
+                     if name == split for item in splits.unpack(items)} for split in tryon.SPLITS}
     assert set.union(*found.values()) == set(names) and sum(map(len, found.values())) == 3000
     for split, share in (('train', 0.7), ('validation', 0.2), ('test', 0.1)):
         assert abs(len(found[split]) - 3000 * share) < 4 * np.sqrt(3000 * share * (1 - share))
