@@ -1,9 +1,11 @@
 """The tensors in a file of PyTorch (.pth, .pt), without PyTorch and without executing its pickle.
 
 `torch.save` writes a zip archive: each storage's bytes as a member, and a pickle that says which tensor lies where in
-which storage. A pickle is a program that can call any function there is. Here a machine reads it that knows only the
-instructions a state dict needs and the three functions in `_CALLS`, which are its own; everything else is refused.
+which storage. Before 1.6 it wrote pickles one after another and the storages behind them, as many published weights
+still are. A pickle is a program that can call any function there is. Here a machine reads it that knows only the
+instructions a state dict needs and the few functions in `_CALLS`, which are its own; everything else is refused.
 """
+import io
 import pickletools
 import zipfile
 from collections.abc import Callable
@@ -21,7 +23,7 @@ DTYPES = {'torch HalfStorage': 'f2', BFLOAT16: 'u2', 'torch FloatStorage': 'f4',
           'torch ByteStorage': 'u1', 'torch BoolStorage': '?'}
 BYTE_ORDERS = {b'little': '<', b'big': '>'}
 LARGEST_PICKLE = 1 << 22  # bytes; a tensor takes about 150, and a hostile byte up to a hundred of memory
-LEGACY = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.'  # the magic number, pickled
+LEGACY = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.'  # the magic number, pickled: a file of before 1.6
 REMEDY = 'give the state dict of one network, torch.save(network.state_dict(), path)'
 
 
@@ -52,9 +54,9 @@ def read(path: str) -> dict[str, np.ndarray]:
 def _state_dict(file) -> dict[str, np.ndarray]:
     start = file.read(len(LEGACY))
     if start == LEGACY:
-        raise ModelError('is in the format PyTorch wrote before 1.6; load it with a current torch and save it again')
+        return _named(_understood(_legacy, file))
     if not start.startswith(b'PK'):
-        raise ModelError('is no archive as PyTorch writes them; give a .pth file of 1.6 or later')
+        raise ModelError('is no archive as PyTorch writes them; give a .pth file')
     with zipfile.ZipFile(file) as archive:
         root = _check(archive, file.size())
         program, order = archive.read(f'{root}/data.pkl'), b'little'  # what wrote no mark was as good as always that
@@ -63,12 +65,20 @@ def _state_dict(file) -> dict[str, np.ndarray]:
         if order not in BYTE_ORDERS:
             raise ModelError(f'has an unknown byte order, {order[:20]!r}')
         storages = _Storages(archive, root, BYTE_ORDERS[order])
-        try:
-            found = _interpret(program, storages)
-        except ModelError:
-            raise
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
-            raise ModelError(f'is damaged: its pickle makes no sense ({error}); fetch it again') from error
+        return _named(_understood(_interpret, program, storages))
+
+
+def _understood(function, *arguments):
+    """What a function makes of pickles, whose nonsense is not its fault."""
+    try:
+        return function(*arguments)
+    except ModelError:
+        raise
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        raise ModelError(f'is damaged: its pickle makes no sense ({error}); fetch it again') from error
+
+
+def _named(found) -> dict[str, np.ndarray]:
     if not isinstance(found, dict):
         raise ModelError(f'holds no tensors by name; {REMEDY}')
     other = [name for name, value in found.items() if not isinstance(value, np.ndarray) or not name.isprintable()]
@@ -124,6 +134,56 @@ class _Storages:
         return values
 
 
+def _legacy(file) -> Any:
+    """After the magic number the pickles of version, machine, state dict and storages' names; then the storages."""
+    start, pickles, storages = file.tell(), io.BytesIO(file.read(LARGEST_PICKLE)), _LaterStorages(file.size())
+    found = [_interpret(pickles, storages) for _ in range(4)]
+    file.seek(start + pickles.tell())
+    storages.fill(file, found[3])
+    return found[2]
+
+
+class _LaterStorages:
+    """Storages whose numbers come after the pickles: little-endian, as the machines were that wrote them.
+
+    Args:
+      room: bytes that all of them may have, as the file has no more.
+    """
+
+    def __init__(self, room: int):
+        self._room, self._made = room, dict[str, np.ndarray]()
+
+    def __call__(self, identity) -> np.ndarray:
+        """As `_Storages`, zeros so far; one more part tells of a storage within another."""
+        what, kind, key, _, count, within = identity
+        if what != 'storage' or not isinstance(kind, str) or not isinstance(key, str) or not isinstance(count, int):
+            raise ValueError('a storage without type, name and length')
+        if within is not None or kind == BFLOAT16:
+            raise ModelError('has storages that only PyTorch before 1.6 knew; load it with a current torch and save '
+                             'it again')
+        dtype = np.dtype(f'<{DTYPES[kind]}')
+        if key not in self._made:
+            self._room -= count * dtype.itemsize
+            if self._room < 0:
+                raise ValueError('larger storages than the file')
+            self._made[key] = np.zeros(count, dtype)
+        if self._made[key].dtype != dtype or len(self._made[key]) != count:
+            raise ValueError('one storage of two types or lengths')
+        shown = self._made[key].view()
+        shown.flags.writeable = False
+        return shown
+
+    def fill(self, file, names) -> None:
+        """Each storage is its length, eight bytes, and its elements, in the order of names."""
+        if not isinstance(names, list) or {*map(_string, names)} != {*self._made} or len(names) != len(self._made):
+            raise ValueError('other storages than its tensors are of')
+        for name in names:
+            storage, count = self._made[name], int.from_bytes(file.read(8), 'little')
+            if count != len(storage):
+                raise ValueError(f'a storage of {count:,} elements which should be {len(storage):,}')
+            storage[:] = np.frombuffer(file.read(storage.nbytes), storage.dtype, count)
+
+
 def _tensor(arguments) -> np.ndarray:
     """torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, …)."""
     storage, offset, size, stride = arguments[:4]
@@ -138,23 +198,29 @@ def _tensor(arguments) -> np.ndarray:
 
 
 def _parameter(arguments) -> np.ndarray:
-    """torch._utils._rebuild_parameter(tensor, requires_grad, hooks)."""
+    """torch._utils._rebuild_parameter(tensor, requires_grad, hooks), and the class itself, as it was pickled before."""
     return arguments[0]
 
 
 def _dictionary(arguments) -> dict:
-    if arguments != ():
-        raise ValueError('a dictionary made of arguments')
-    return {}
+    """Empty; or of a list of pairs, as Python 2 has it. The list is used up: nobody makes dictionaries of one twice."""
+    made: dict[str, Any] = {}
+    for pairs in arguments:
+        if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise ValueError('a dictionary made of arguments')
+        _set(made, [part for pair in pairs for part in pair])
+        pairs.clear()
+    return made
 
 
 _CALLS: dict[str, Callable[[Any], Any]] = {
-    'torch._utils _rebuild_tensor_v2': _tensor, 'torch._utils _rebuild_parameter': _parameter,
+    'torch._utils _rebuild_tensor_v2': _tensor, 'torch._utils _rebuild_tensor': _tensor,
+    'torch._utils _rebuild_parameter': _parameter, 'torch.nn.parameter Parameter': _parameter,
     'collections OrderedDict': _dictionary}
 
 
-def _interpret(program: bytes, storages: Callable[[Any], np.ndarray]) -> Any:
-    """Follows a pickle as far as a state dict goes: on the stack are None, booleans, numbers, strings, tuples,
+def _interpret(program, storages: Callable[[Any], np.ndarray]) -> Any:
+    """Follows a pickle as far as a state dict goes: on the stack are None, booleans, numbers, strings, tuples, lists,
     dictionaries with strings for keys, arrays, and the names of globals as strings.
 
     Keys and names are looked at only where they are strings: the hash of tuples within tuples can take for ever.
@@ -175,8 +241,16 @@ def _interpret(program: bytes, storages: Callable[[Any], np.ndarray]) -> Any:
                 pass
             case 'MARK':
                 marks.append(len(stack))
-            case 'BININT' | 'BININT1' | 'BININT2' | 'LONG1' | 'BINUNICODE' | 'SHORT_BINUNICODE':
+            case ('BININT' | 'BININT1' | 'BININT2' | 'LONG1' | 'BINUNICODE' | 'SHORT_BINUNICODE'
+                  | 'SHORT_BINSTRING'):  # the last is Python 2's
                 stack.append(argument)
+            case 'EMPTY_LIST':
+                stack.append([])
+            case 'APPEND':
+                _list(stack[-2]).append(stack.pop())
+            case 'APPENDS':
+                items = above(marks.pop())
+                _list(stack[-1]).extend(items)
             case 'NONE' | 'NEWTRUE' | 'NEWFALSE' | 'EMPTY_TUPLE' | 'EMPTY_DICT' as name:
                 stack.append({'NONE': None, 'NEWTRUE': True, 'NEWFALSE': False, 'EMPTY_TUPLE': ()}.get(name, {}))
             case 'TUPLE':
@@ -223,6 +297,12 @@ def _known(module, name) -> str:
 def _string(value) -> str:
     if not isinstance(value, str):
         raise ValueError('something else where a name should be')
+    return value
+
+
+def _list(value) -> list:
+    if not isinstance(value, list):
+        raise ValueError('items without a list')
     return value
 
 
