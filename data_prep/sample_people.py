@@ -213,7 +213,7 @@ class _Body(NamedTuple):
 
 
 def _body(draw: Draw) -> _Body:
-    u = draw.uniform(.185, .22) if draw.random() < .75 else draw.uniform(.13, .16)
+    u = draw.uniform(.185, .22) if draw.random() < .9 else draw.uniform(.13, .16)
     middle = np.array([draw.uniform(-.05, .05), draw.uniform(.05, .1) + 1.4 * u])
     lean, turn, sway, tilt = draw.normal(size=4) * (2.5, .05, .05, .04)
     wide, waist = draw.uniform(.88, 1.12, 2)
