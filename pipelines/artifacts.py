@@ -20,7 +20,8 @@ from data_prep import UserError, records
 _PACKAGES = ('pipelines', 'data_prep', 'keras_models')
 # The frame does not change what a stage computes; a better message in it must not cost a training run.
 _FRAME = ('pipelines', 'pipelines.stage', 'pipelines.pipeline', 'pipelines.artifacts', 'pipelines.config',
-          'pipelines.explain', 'pipelines.report', 'pipelines.answers', 'pipelines.data_section', 'pipelines.figures')
+          'pipelines.explain', 'pipelines.report', 'pipelines.answers', 'pipelines.data_section', 'pipelines.figures',
+          'pipelines.pictures')
 _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelRun', 'Model', 'ModelEvaluation',
           'ModelBlessing', 'InfraBlessing', 'PushedModel', 'Report')
 _ARTIFACT_PROPERTIES = {'digest': mlmd.STRING, 'key': mlmd.STRING}

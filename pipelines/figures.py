@@ -12,7 +12,9 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 # matplotlib knows no CSS variables: these colours stand in for them and are replaced in the SVG.
 _INK, _FAINT = '#000001', '#000002'
-_SERIES = ('#000003', '#000004', '#000005', '#000006')
+_SERIES = ('#000003', '#000004', '#000005', '#000006', '#000007', '#000008')
+_WIDTH, _HEIGHT, _ROW = 3.7, 2.5, 0.2  # inches of a figure, and of a name below it
+_INSIDE = 3  # so many names have room among the lines; more stand below
 _VARIABLES = {_INK: 'var(--muted)', _FAINT: 'var(--line)',
               **{colour: f'var(--series-{i})' for i, colour in enumerate(_SERIES, 1)}}
 _STYLE = {
@@ -25,22 +27,28 @@ _STYLE = {
 }
 
 
-def lines(title: str, series: dict[str, list[tuple[int, float]]], marks: Iterable[int] = ()) -> str:
+def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], marks: Iterable[int] = ()) -> str:
     """Values over steps.
 
     Args:
       title: what the values are.
-      series: label -> (step, value) points; the legend adds each one's last value.
+      series: (part, side) -> (step, value) points; the legend adds each one's last value. Of several parts each has its
+        colour, and the side 'validation' is dashed.
       marks: steps to mark, such as where a run was resumed.
 
     Returns:
       An <svg> element.
     """
     with matplotlib.rc_context(_STYLE):
-        figure, axes = _figure(title)
-        for label, points in series.items():
+        below = len(series) > _INSIDE
+        figure, axes = _figure(title, _HEIGHT + _ROW * len(series) * below)
+        parts = list(dict.fromkeys(part for part, _ in series))
+        for number, ((part, side), points) in enumerate(series.items()):
             steps, values = zip(*points)
-            axes.plot(steps, values, label=f'{label} {_short(values[-1])}'.strip(),
+            colour = parts.index(part) if len(parts) > 1 else number
+            axes.plot(steps, values, label=f'{part} {side} {_short(values[-1])}'.strip().replace('  ', ' '),
+                      color=_SERIES[colour % len(_SERIES)],
+                      linestyle='--' if len(parts) > 1 and side == 'validation' else '-',
                       marker='o' if len(points) < 20 else '', markersize=3)
         for step in marks:
             axes.axvline(step, color=_INK, linewidth=0.8, linestyle=':')
@@ -48,7 +56,10 @@ def lines(title: str, series: dict[str, list[tuple[int, float]]], marks: Iterabl
         axes.xaxis.set_major_formatter(EngFormatter(sep=''))
         if max(abs(value) for points in series.values() for _, value in points) >= 10_000:
             axes.yaxis.set_major_formatter(EngFormatter(sep=''))
-        axes.legend(loc='best')
+        if below:
+            figure.legend(loc='outside lower left')
+        else:
+            axes.legend(loc='best')
         return _svg(figure, title)
 
 
@@ -89,8 +100,8 @@ def _short(value: float) -> str:
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
-def _figure(title: str):
-    figure = Figure(figsize=(3.7, 2.5), layout='constrained')  # no pyplot: no display, nothing global left open
+def _figure(title: str, height: float = _HEIGHT):
+    figure = Figure(figsize=(_WIDTH, height), layout='constrained')  # no pyplot: no display, nothing global left open
     axes = figure.add_subplot()
     axes.set_title(title)
     return figure, axes

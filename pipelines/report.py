@@ -6,6 +6,7 @@ those the stages found; the page adds none of its own but counts and quantiles.
 import collections
 import datetime
 import importlib.metadata
+import math
 import os
 import platform
 import re
@@ -16,17 +17,18 @@ import jinja2
 import tensorflow as tf
 import yaml
 from markupsafe import Markup
-from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator
 
 from data_prep import UserError, records
-from pipelines import answers, data_section, figures, metrics
+from pipelines import answers, data_section, figures, metrics, pictures
 from pipelines import config as configs
 from pipelines.stage import Context
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
 # Of a run that recorded nothing.
-_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {}}
+_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
+                  'notes': []}
+_ERRORS = re.compile('error$|l1|lpips|fid')  # metrics of which less is better
 _MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 
@@ -65,11 +67,13 @@ def gather(context: Context) -> dict[str, Any]:
         'paper': (config.model_module.__doc__ or '').strip().split('\n')[0],
         'verdict': 'BLESSED' if found['blessed'] else 'NOT_BLESSED',
         'reasons': list(dict.fromkeys(found['reasons'])),
-        'metrics': _metrics(config, found['metrics']), 'slices': _slices(config, found['metrics'], rows),
+        'metrics': _metrics(config, found), 'slices': _slices(config, found['metrics'], rows),
         'answers': answers.choose(rows, config.evaluate.slices, config.seed),
         'figures': _figures(curves(tensorboard), run.properties.get('resumed_at', 0)),
         'training': _training(config, run.properties),
-        'asked': config.inference.words(), 'worst': config.model_module.METRICS[-1],
+        'strips': pictures.strips(tensorboard),
+        'sheet': pictures.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
+        'asked': config.inference.words(), 'worst': metrics.names(config)[-1],
         **data_section.gather(context, manifest),
         'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
@@ -89,49 +93,55 @@ def curves(tensorboard_dir: str) -> dict[str, list[tuple[int, float]]]:
     Returns:
       Tag -> (step, value) in the order of steps. A resumed run repeats steps: what was written last counts.
     """
-    if not tf.io.gfile.exists(tensorboard_dir):
-        return {}
-    keep_all = {TENSORS: 0}
-    events = EventAccumulator(tensorboard_dir, size_guidance=keep_all, purge_orphaned_data=False)
-    events.Reload()
-    found = {}
-    for tag in events.Tags()[TENSORS]:
-        if events.SummaryMetadata(tag).plugin_data.plugin_name == 'scalars':
-            written = sorted(events.Tensors(tag), key=lambda event: event.wall_time)
-            values = {event.step: float(tf.make_ndarray(event.tensor_proto)) for event in written}
-            found[tag] = sorted(values.items())
-    return found
+    found: dict[str, dict[int, float]] = {}
+    for tag, plugin, step, tensor in pictures.events(tensorboard_dir):
+        if plugin == 'scalars':
+            found.setdefault(tag, {})[step] = float(tf.make_ndarray(tensor))
+    return {tag: sorted(values.items()) for tag, values in found.items()}
 
 
 def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list[Markup]:
-    """A figure for every quantity: training beside validation, and all parts of a loss together."""
-    groups: dict[str, dict[str, list]] = {}
+    """A figure for every quantity, training beside validation; a net's loss is a quantity of its own."""
+    groups: dict[str, dict[tuple[str, str], list]] = {}
     for tag, points in found.items():
         base = tag.removeprefix('validation/')
         title, _, part = base.partition('/')
+        if title == 'loss' and part:
+            title, part = f'loss of {part}', ''
         side = 'validation' if tag != base else 'training' if f'validation/{tag}' in found else ''
-        groups.setdefault(title, {})[f'{part} {side}'.strip()] = points
+        groups.setdefault(title, {})[part, side] = points
     groups.pop('steps_per_second', None)  # the rate of tokens or images says it better
-    return [Markup(figures.lines(title.replace('_', ' '), series, [resumed_at] if resumed_at else []))
+    return [Markup(figures.lines(_words(title), series, [resumed_at] if resumed_at else []))
             for title, series in groups.items()]
 
 
-def _metrics(config, by_slice: dict[str, dict[str, float]]) -> list[dict]:
+def _words(name: str) -> str:
+    """Learning rate for `learning_rate`; the paper's symbols, such as L_CE, stay."""
+    return re.sub('(?<=[a-z])_', ' ', name)
+
+
+def _metrics(config, found: dict) -> list[dict]:
+    by_slice = found['metrics']
     return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
-             'protocol': metrics.protocol(name),
+             'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name),
              'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())}
             for name, value in by_slice['overall'].items()]
 
 
 def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
-    """Metrics by slice, the worst first by the last metric; a BLEU of 0 is left out, as a footnote explains."""
+    """Metrics by slice, the worst first by the last metric and those without it last; a BLEU of 0 is left out, as a
+    footnote explains."""
     counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
     result = [{'name': name, 'count': counts[name],
                'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
               for name, values in by_slice.items() if name != 'overall']
-    last = config.model_module.METRICS[-1]
-    sign = -1 if last.endswith('error') else 1
-    return sorted(result, key=lambda row: (sign * row['values'].get(last, 0), row['name']))
+    last = metrics.names(config)[-1]
+    sign = -1 if _ERRORS.search(last) else 1
+
+    def worst(row: dict):
+        value = sign * row['values'].get(last, 0)
+        return math.isnan(value), value, row['name']
+    return sorted(result, key=worst)
 
 
 def _training(config, run: dict) -> dict[str, str]:

@@ -1,4 +1,6 @@
 """Figures, and the marks that show where an answer differs from its reference."""
+import re
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,18 @@ def test_bars_hold_every_record(longest):
 
 
 def test_a_diverged_run_is_drawn():
-    drawing = figures.lines('loss', {'training': [(1, 1.0), (2, float('inf')), (3, float('nan'))]}, [2])
+    drawing = figures.lines('loss', {('', 'training'): [(1, 1.0), (2, float('inf')), (3, float('nan'))]}, [2])
     assert 'training nan<' in drawing
+
+
+def test_a_part_has_its_colour_and_its_validation_is_dashed():
+    drawing = figures.lines('L', {(part, side): [(1, 1.0), (2, 2.0)] for side in ('training', 'validation')
+                                  for part in ('one', 'other')})
+    styles = [re.search(r'stroke-dasharray', style) is None for style in re.findall(
+        'style="fill: none;([^"]*stroke: var.--series-1.[^"]*)"', drawing)]
+    assert styles == [True, False, True, False]  # the lines, then the legend's
+    assert [text in drawing for text in ('one training 2<', 'other validation 2<')] == [True, True]
+    assert 'var(--series-2)' in drawing and 'var(--series-3)' not in drawing
 
 
 @pytest.mark.parametrize('one, other', [

@@ -5,6 +5,7 @@ import html.parser
 import os
 import re
 import shlex
+import types
 
 import numpy as np
 import pytest
@@ -282,3 +283,13 @@ def test_sections_without_data_are_left_out(tmp_path):
     assert 'No curves' in parsed.text and 'names no lengths' in parsed.text and 'top 1' in parsed.text
     assert 'TensorFlow Data Validation' not in parsed.text
     assert 'Answers' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
+
+
+@pytest.mark.parametrize('metric, first', [('ssim', 'low'), ('l1', 'high'), ('top1_error', 'high'), ('fid', 'high')])
+def test_worst_slice_comes_first(metric, first):
+    """Less is better of errors and distances, more of everything else."""
+    config = types.SimpleNamespace(model_module=types.SimpleNamespace(METRICS=('other', metric)),
+                                   evaluate=types.SimpleNamespace(slices=['kind']))
+    values = {'overall': {metric: 0.5}, 'none': {metric: float('nan')}, 'low': {metric: 0.1}, 'high': {metric: 0.9}}
+    assert [row['name'] for row in report._slices(config, values, [])] in ([first, 'low', 'none'],
+                                                                           [first, 'high', 'none'])
