@@ -115,9 +115,10 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> float32 `image`, `agnostic` (I_a), `cloth` and `pose`
-      [n, h, w, 3] with levels in [-1, 1], `cloth_mask` [n, h, w, 1] of 0 and 1; int32 `parse` and `agnostic_parse` (S
-      and S_a) [n, h, w], numbers in `person.CLASSES`; and `real` [n], 1. An empty record becomes zeros, `real` too. In
-      training every draw follows from the row's seed; otherwise nothing is drawn.
+      [n, h, w, 3] with levels in [-1, 1], `cloth_mask` [n, h, w, 1] and `removed` [n, h, w], where I_a is grey, of 0
+      and 1; int32 `parse` and `agnostic_parse` (S and S_a) [n, h, w], numbers in `person.CLASSES`; and `real` [n], 1.
+      An empty record becomes zeros, `real` too. In training every draw follows from the row's seed; otherwise nothing
+      is drawn.
     """
     del folder
     features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in _STORED}
@@ -125,6 +126,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     height, width = config.size
     shapes = {name: tf.TensorSpec([height, width, 3]) for name in ('image', 'agnostic', 'cloth', 'pose')}
     shapes |= {'cloth_mask': tf.TensorSpec([height, width, 1]), 'real': tf.TensorSpec([])}
+    shapes['removed'] = tf.TensorSpec([height, width])
     shapes |= {name: tf.TensorSpec([height, width], tf.int32) for name in ('parse', 'agnostic_parse')}
 
     def one(row):
@@ -147,8 +149,7 @@ def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> di
     # A pose map's colours tell left from right, so for a mirror it is drawn anew.
     pose = tf.cond(flip, lambda: person.pose_map(person.exchanged(stored['keypoints']), tf.shape(image)[:2]),
                    lambda: image_input.decoded(stored['pose']))
-    shown = _inputs(image, removed > 0, agnostic_parse, pose, cloth, mask, size)
-    shown |= {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size))}
+    shown = _sample(image, parse, removed > 0, agnostic_parse, pose, cloth, mask, size)
 
     def mirror():
         turned = {name: tf.reverse(value, [1]) for name, value in shown.items()}
@@ -156,13 +157,15 @@ def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> di
     return tf.cond(flip, mirror, lambda: shown)
 
 
-def _inputs(image: tf.Tensor, removed: tf.Tensor, agnostic_parse: tf.Tensor, pose: tf.Tensor, cloth: tf.Tensor,
-            cloth_mask: tf.Tensor, size: list[int]) -> dict[str, tf.Tensor]:
-    """What the nets are given of a sample of any size, but for the answer: all uint8, and `removed` bool."""
+def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_parse: tf.Tensor, pose: tf.Tensor,
+            cloth: tf.Tensor, cloth_mask: tf.Tensor, size: list[int]) -> dict[str, tf.Tensor]:
+    """A sample of any size as the nets see it: what is given is all uint8, and `removed` bool."""
     # Before it is made smaller, or garment would get into the pixels beside it. Grey is level 0.
     agnostic = tf.where(removed[..., tf.newaxis], 0.0, _unit(image))
-    return {'agnostic': _picture(agnostic, size), 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
-            'pose': _picture(_unit(pose), size), 'cloth': _picture(_unit(cloth), size),
+    return {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size)),
+            'agnostic': _picture(agnostic, size), 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
+            'removed': _nearest(tf.cast(removed, tf.float32), size), 'pose': _picture(_unit(pose), size),
+            'cloth': _picture(_unit(cloth), size),
             'cloth_mask': tf.cast(_nearest(cloth_mask, size) >= 128, tf.float32)[..., tf.newaxis]}
 
 
@@ -205,7 +208,7 @@ class Assets:
           cloth_mask: JPEG or PNG; garment is what is brighter than grey.
 
         Returns:
-          `agnostic`, `agnostic_parse`, `pose`, `cloth` and `cloth_mask`.
+          All but `real`.
 
         Raises:
           InvalidArgumentError: a file cannot be read, sizes differ, or there is not one person with neck and shoulders.
@@ -223,7 +226,7 @@ class Assets:
         pose = tf.cond(pose_image != '', lambda: image_input.decoded(pose_image),
                        lambda: person.pose_map(points, tf.shape(labels)))
         mask = tf.io.decode_jpeg(cloth_mask, 1)[..., 0]  # reads PNG as well
-        return _inputs(pixels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size))
+        return _sample(pixels, labels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size))
 
 
 def assets(folder: str, config: Input | None = None) -> Assets:

@@ -15,7 +15,7 @@ from tensorflow import keras
 
 from keras_models import ModelError, losses, reason, views
 from keras_models import optimizers as rules
-from keras_models.layers import seed_input
+from keras_models.layers import by_name, seed_input
 
 TOP = 5  # ILSVRC's second measure
 UNIT = 'images'
@@ -156,7 +156,7 @@ class Classifier(tf.Module):
         if len(assets.names) != config.classes:
             raise ModelError(f'model.classes is {config.classes}, and the data set has {len(assets.names)} '
                              'classes; leave model.classes out to take those.')
-        self.nets = nets
+        self.nets = by_name(nets)
         self.fused = [_exported(folder, assets.names) for folder in inference.fuse]
         self._assets, self._inference, self._scales = assets, inference, inference.scales or [assets.scale]
         net = paper(config)

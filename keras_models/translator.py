@@ -5,6 +5,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import decoding
+from keras_models.layers import by_name
 from keras_models.transformer import BOS, EOS, PAD, Config, Inference, Stacks, source_mask
 
 
@@ -82,7 +83,7 @@ class Translation(tf.Module):
         super().__init__()
         self.decode = tf.function(self._decode, input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')],
                                   jit_compile=jit or None)
-        self.nets = nets
+        self.nets = by_name(nets)
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
         self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length

@@ -2,7 +2,7 @@
 import json
 import os
 import types
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -10,13 +10,8 @@ from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from data_prep import UserError
+from keras_models.layers import by_name
 from pipelines import artifacts
-
-
-def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
-    """Every net's variables under readable keys, so that checkpoints do not depend on the order of layers."""
-    return {net: {variable.name.split(':')[0].replace('/', ':'): variable for variable in model.variables}
-            for net, model in nets.items()}
 
 
 def save(nets: dict[str, keras.Model], path: str) -> None:
@@ -39,21 +34,45 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
             variable.assign(_tensor(reader, path, keys[net, name]))
 
 
-def start(nets: dict[str, keras.Model], path: str, model: types.ModuleType, config) -> None:
-    """Sets the nets to the weights training begins with.
+def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: types.ModuleType,
+          config) -> list[str]:
+    """Sets the nets to the weights training begins with, each to those of the first of `paths` that holds it.
 
     Args:
-      path: as `find` gives it. Weights of other nets are taken as the paper's module knows how to: a file of its
+      paths: as `find` gives them. Weights of other nets are taken as the paper's module knows how to: a file of its
         `foreign_weights`, or a checkpoint of another net of the paper by its `start_from`.
+      learning: the nets that may do without; the others cannot be of any use as they are.
       model: the model module.
       config: the model's.
 
+    Returns:
+      The nets that nobody gave weights.
+
     Raises:
-      UserError: as `restore`; or the module says what does not fit.
+      UserError: as `restore`; the module says what does not fit; or there are no weights for a net that does not learn.
     """
-    reader_of = getattr(model, 'foreign_weights', {}).get(os.path.splitext(path)[1])
+    waiting = dict(nets)
+    for path in paths:
+        held = waiting if _foreign(path, model) else {net for net, _ in _keys(_reader(path), path)}
+        given = {name: waiting.pop(name) for name in [*waiting] if name in held}
+        if not given:
+            raise UserError(f'train.init_from: {path} is a checkpoint of another model: it holds no '
+                            f'{" and no ".join(waiting or nets)}; give the run that trained them, or another path.')
+        _start(given, path, model, config)
+    if lost := [name for name in waiting if name not in learning]:
+        raise UserError(f'train.init_from: there are no weights of {" and ".join(lost)}, which do not learn here; name '
+                        'the runs that trained them too, as [RUN, RUN].')
+    return [*waiting]
+
+
+def _foreign(path: str, model: types.ModuleType):
+    """What reads a file of that suffix, if the model's module can."""
+    return getattr(model, 'foreign_weights', {}).get(os.path.splitext(path)[1])
+
+
+def _start(nets: dict[str, keras.Model], path: str, model: types.ModuleType, config) -> None:
     try:
-        if reader_of:
+        if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():
                 for name, variable in by_name(nets)[net].items():
                     variable.assign(weights[name.replace(':', '/')])
@@ -117,25 +136,33 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
     return found
 
 
+def sources(init_from: str | Sequence[str], model: types.ModuleType) -> list[str]:
+    """Where the weights are that `train.init_from` names, as `find` gives them."""
+    named = [init_from] if isinstance(init_from, str) else init_from
+    return [find(path, model) for path in named if path]
+
+
 def find(path: str, model: types.ModuleType) -> str:
-    """The weights in what a user may name: a checkpoint, a ModelRun, an exported model, a folder of pushed versions, or
-    a file the model's module can read (`foreign_weights`: suffix -> reader).
+    """The weights in what a user may name: a checkpoint, a ModelRun, an exported model, a folder of pushed versions, a
+    pipeline root, whose newest training run it is, or a file that the model's module can read (`foreign_weights`, a
+    reader by suffix).
 
     Raises:
       UserError: there is none.
     """
-    foreign = os.path.splitext(path)[1] in getattr(model, 'foreign_weights', {})
     saved = os.path.join('variables', 'variables')
     places = [path, os.path.join(path, 'weights'), os.path.join(path, saved),
               os.path.join(path, 'Format-Serving', saved)]
     places += [os.path.join(version, saved) for version in artifacts.version_folders(path)[-1:]]
+    places += [os.path.join(made, 'model_run', 'weights')
+               for made in artifacts.version_folders(os.path.join(path, 'train'))[-1:]]
     for place in places:
         if tf.io.gfile.exists(f'{place}.index'):
             return place
-    if foreign and tf.io.gfile.exists(path):
+    if _foreign(path, model) and tf.io.gfile.exists(path):
         return path
-    raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, an exported model or the folder '
-                    'of its pushed versions.')
+    raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, a pipeline root, an exported '
+                    'model or the folder of its pushed versions.')
 
 
 def recorded(weights: str) -> dict:

@@ -31,10 +31,11 @@ class TrainConfig:
     there: 0.87 of its rate under XLA for the base model's step on two cores. `precision: bfloat16` computes layers in
     bfloat16 and keeps weights, losses and updates in float32. With `gradient_accumulation_steps` a batch is taken in so
     many parts and its summed gradients applied once: the same update in less memory. `init_from` names weights to start
-    from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions.
+    from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; of a list each gives the
+    networks it holds.
     """
     steps: int = 100000
-    init_from: str = ''
+    init_from: str | list[str] = ''
     strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
     tpu: str = ''
     jit: bool | Literal['auto'] = 'auto'
@@ -58,11 +59,13 @@ class ExportConfig:
 class EvaluateConfig:
     """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
 
-    No threshold at all means no blessing.
+    No threshold at all means no blessing. `networks`: files of published weights that metrics ask for, by their names
+    there; a metric that lacks one is left out.
     """
     split: str = 'test'
     batch_size: int = 64
     slices: list[str] = dataclasses.field(default_factory=list)
+    networks: dict[str, str] = dataclasses.field(default_factory=dict)
     thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
 

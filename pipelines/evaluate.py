@@ -5,16 +5,20 @@
 
 Predictions of candidate and baseline are made once and written as two features; TFMA reads them through two SavedModels
 that only pick a column (its model-less mode cannot compare with a baseline). No threshold at all means no blessing.
+
+Where a model's answers are pictures, its module has a `Judge` that compares them, and TFMA sees the numbers it gives.
 """
 import json
 import os
 import sys
+from collections.abc import Iterator
 
 from data_prep import UserError
 from pipelines import stage
 from pipelines.export import FORMAT
 
 PREDICTIONS = 'predictions.tfrecord'
+PICTURES = 'pictures'  # a folder of <n>_<what>.png, which a judge keeps of the first examples
 _BLOCK = 2048  # examples held in memory at once
 
 
@@ -30,8 +34,9 @@ def execute(context: stage.Context) -> None:
     if baseline is not None:
         models['baseline'] = baseline.uri
     path = os.path.join(evaluation, PREDICTIONS)
-    write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
+    judges = write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
     metrics, validation = analyse(config, path, evaluation, list(models))
+    context.properties.update(account(config, judges, evaluation))
     blessed, reasons = decide(config, validation, baseline is not None)
     verdict = 'BLESSED' if blessed else 'NOT_BLESSED'
     records.write_atomically(os.path.join(blessing, verdict), '\n'.join(reasons).encode())
@@ -42,7 +47,9 @@ def execute(context: stage.Context) -> None:
     overall = ', '.join(f'{name} {value:.4g}' for name, value in metrics['overall'].items())
     print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {verdict}: '
           f'{"; ".join(reasons)}.', flush=True)
-    shown = config.model_module.METRICS[-1]
+    for sentence in context.properties['missing']:
+        print(f'evaluate: {sentence}', flush=True)
+    shown = names(config)[-1]
     if len(metrics) > 1:
         by_slice = sorted((values[shown], name) for name, values in metrics.items() if name != 'overall')
         print(f'evaluate: {shown} by {", ".join(config.evaluate.slices)}: '
@@ -62,37 +69,103 @@ def newest_blessed(pipeline, candidate: str):
     return None
 
 
-def write_predictions(config, split, saved_models: dict[str, str], path: str) -> None:
+def write_predictions(config, split, saved_models: dict[str, str], path: str) -> dict:
     """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
 
-    A row holds the text of its example and each model's answers under the model's name, the best first; where there
-    are several, their probabilities too. Answers that are pictures are left out for the numbers that the model's module
-    gives them, `scores`, in the order of its METRICS.
+    A row holds the text of its example and under each model's name its answers, the best first (where there are
+    several, their probabilities too), or the numbers a judge gave them, in the order of `names`.
+
+    Returns:
+      The judge of each model, if its module has one.
     """
     import tensorflow as tf
 
     from pipelines import predict
-    jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
     models = {name: predict.load(folder) for name, folder in saved_models.items()}
-    scores = getattr(config.model_module, 'scores', None)
+    judges = {name: judge for name in models if (judge := _judge(config))}
+    for name, folder in saved_models.items():
+        if judges and not hasattr(models[name], 'judged'):
+            raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be judged; '
+                            'remove it, and nothing is compared with it.')
+    rows = _judged(config, split, models, judges) if judges else _answered(config, split, models)
     with tf.io.TFRecordWriter(path) as writer:
-        for start in range(0, len(split), _BLOCK):
-            inputs, columns = config.data_module.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
-            rows: list[dict] = [dict(zip(columns, row)) for row in zip(*columns.values())]
-            for name, model in models.items():
-                for each, row, result in zip(inputs, rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
-                    if result.get('error'):
-                        raise UserError(f'{row.get("file") or row["person"]} was prepared and cannot be decoded '
-                                        f'({result["error"]}); remove the data set and run '
-                                        '`python -m pipelines.prepare` again.')
-                    if scores:
-                        row[name] = scores(each, result, row)
-                        continue
-                    row[name] = result['answers']
-                    if 'probabilities' in result:
-                        row[f'{name}_probabilities'] = result['probabilities']
-            for row in rows:
-                writer.write(_example(row))
+        for row in rows:
+            writer.write(_example(row))
+    return judges
+
+
+def _blocks(config, split) -> Iterator[tuple[list, list[dict]]]:
+    """Inputs and rows of text, a part of the split at a time."""
+    for start in range(0, len(split), _BLOCK):
+        inputs, columns = config.data_module.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
+        yield inputs, [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def _answered(config, split, models: dict) -> Iterator[dict]:
+    """Rows with what the models answer."""
+    import tensorflow as tf
+
+    from pipelines import predict
+    jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
+    for inputs, rows in _blocks(config, split):
+        for name, model in models.items():
+            for row, result in zip(rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
+                _usable(row, result)
+                row[name] = result['answers']
+                if 'probabilities' in result:
+                    row[f'{name}_probabilities'] = result['probabilities']
+        yield from rows
+
+
+def _judged(config, split, models: dict, judges: dict) -> list[dict]:
+    """Rows with the numbers the judges give, those of all examples together in every row: TFMA's mean is them again."""
+    judged = []
+    for inputs, rows in _blocks(config, split):
+        for name, model in models.items():
+            for row, found in zip(rows, judges[name](model, inputs, rows)):
+                _usable(row, found)
+                row[name] = found
+        judged += rows
+    for name, judge in judges.items():
+        together = judge.corpus()
+        for row in judged:
+            row[name] = [{**row[name], **together}[metric] for metric in judge.names]
+    return judged
+
+
+def _usable(row: dict, result: dict) -> None:
+    if result.get('error'):
+        raise UserError(f'{row.get("file") or row["person"]} was prepared and cannot be decoded ({result["error"]}); '
+                        'remove the data set and run `python -m pipelines.prepare` again.')
+
+
+def account(config, judges: dict, folder: str) -> dict:
+    """How the candidate's metrics were computed, `protocol`, and which could not be, `missing`. Writes the pictures its
+    judge kept."""
+    import tensorflow as tf
+
+    from data_prep import records
+    from pipelines import metrics
+    if 'candidate' not in judges:
+        return {'protocol': {name: metrics.protocol(name) for name in names(config)}, 'missing': []}
+    judge = judges['candidate']
+    tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
+    for n, pictures in enumerate(judge.pictures):
+        for what, picture in pictures.items():
+            records.write_atomically(os.path.join(folder, PICTURES, f'{n}_{what}.png'), picture)
+    return {'protocol': judge.protocol(), 'missing': list(judge.missing.values())}
+
+
+def _judge(config):
+    """A new judge of the configuration's models, or None where answers are compared by TFMA's metrics."""
+    module = config.model_module
+    return module.Judge(config.evaluate.networks) if hasattr(module, 'Judge') else None
+
+
+def names(config) -> tuple[str, ...]:
+    """The metrics of a configuration's models; the last is the one shown by slice."""
+    judge = _judge(config)
+    return judge.names if judge else config.model_module.METRICS
 
 
 def _example(row: dict) -> bytes:
@@ -114,10 +187,10 @@ def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[d
     """
     import tensorflow_model_analysis as tfma
     eval_config = tfma_config(config, models)
-    numbers = hasattr(config.model_module, 'scores')
+    judge = getattr(config.model_module, 'Judge', None)
     shared = [tfma.default_eval_shared_model(
-        pick_column(name, os.path.join(folder, 'columns', name), numbers), tags=['serve'], eval_config=eval_config,
-        model_name=name if len(models) > 1 else '') for name in models]
+        pick_column(name, os.path.join(folder, 'columns', name), numbers=judge is not None), tags=['serve'],
+        eval_config=eval_config, model_name=name if len(models) > 1 else '') for name in models]
     tfma.run_model_analysis(eval_shared_model=shared if len(shared) > 1 else shared[0], eval_config=eval_config,
                             data_location=predictions, output_path=folder)
     found: dict[str, dict[str, float]] = {}
@@ -125,7 +198,7 @@ def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[d
     for slice_key, values in result.slicing_metrics:
         name = ', '.join(str(value) for _, value in slice_key) if slice_key else 'overall'
         found[name] = {metric: _number(value) for metric, value in values[''][''].items()
-                       if not metric.endswith('_diff')}
+                       if not metric.endswith('_diff') and not (slice_key and judge and metric in judge.CORPUS)}
     validation = tfma.load_validation_result(folder) if config.evaluate.thresholds else None
     return found, validation
 
@@ -157,10 +230,8 @@ def tfma_config(config, models: list[str]):
     specs = [tfma.ModelSpec(name=name if len(models) > 1 else '', signature_name='serving_default',
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
-    for name in config.model_module.METRICS:
-        class_name, module, arguments = metrics.CLASSES[name]
-        if class_name == 'MeanScore':
-            arguments = {'index': config.model_module.METRICS.index(name)}
+    for place, name in enumerate(names(config)):
+        class_name, module, arguments = metrics.CLASSES.get(name, ('MeanScore', metrics.__name__, {'index': place}))
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
         thresholds = [tfma.PerSliceMetricThreshold(
@@ -224,10 +295,20 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
 
 
 def check(config) -> None:
-    """Refuses a threshold that would bound nothing, and a split that does not exist."""
-    known = config.model_module.METRICS
+    """Refuses a threshold that would bound nothing, and a split or a network that does not exist."""
+    import tensorflow as tf
+    judge, known = _judge(config), names(config)
+    for name, path in config.evaluate.networks.items():
+        if not judge:
+            raise UserError(f'evaluate.networks.{name}: no metric of {config.model_module.__name__} asks networks; '
+                            'leave it out.')
+        if not tf.io.gfile.exists(path):
+            raise UserError(f'evaluate.networks.{name}: there is no file {path}; give a file of published weights, or '
+                            'leave it out.')
     for name, bounds in config.evaluate.thresholds.items():
         unknown = set(bounds) - {'min', 'max', 'max_drop', 'max_rise'}
+        if judge and name in judge.missing:
+            raise UserError(f'evaluate.thresholds.{name}: {judge.missing[name]}')
         if name not in known:
             raise UserError(f'evaluate.thresholds: there is no metric {name!r}; there are {", ".join(known)}.')
         if unknown or not bounds:
@@ -240,15 +321,18 @@ def check(config) -> None:
                         f'it is {config.evaluate.split!r}.')
 
 
-def baseline_digest(pipeline) -> dict:
-    """Evaluation depends on which model it is compared with."""
+def compared_with(pipeline) -> dict:
+    """Evaluation depends on which model it is compared with, and on the networks metrics ask: their sizes and times."""
+    import tensorflow as tf
     found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)
-    return {'baseline': found.digest if found else None}
+    stats = {path: tf.io.gfile.stat(path) for path in pipeline.config.evaluate.networks.values()}
+    return {'baseline': found.digest if found else None,
+            'networks': {path: [stat.length, stat.mtime_nsec] for path, stat in stats.items()}}
 
 
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
-                    sections=('model', 'evaluate'), also=baseline_digest, check=check)
+                    sections=('model', 'evaluate'), also=compared_with, check=check)
 
 
 def main(argv=None) -> None:

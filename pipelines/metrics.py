@@ -6,9 +6,10 @@ import apache_beam as beam
 import numpy as np
 import sacrebleu
 import sacremoses
-import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
+
+from pipelines.evaluate import names  # noqa: F401 (there, as a check of thresholds must not wait for TFMA)
 
 # What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
 CLASSES: dict[str, tuple[str, str, dict]] = {
@@ -17,8 +18,6 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
     'top1_error': ('TopKError', __name__, {'k': 1}),
     'top5_error': ('TopKError', __name__, {'k': 5}),
-    'l1': ('MeanScore', __name__, {}),
-    'ssim': ('MeanScore', __name__, {}),
 }
 
 
@@ -48,7 +47,7 @@ class TopKError(tfma.metrics.Metric):
 
 
 class MeanScore(tfma.metrics.Metric):
-    """The mean of a number that a model module's `scores` gave every example; examples without one are left out.
+    """The mean of a number that a model module's `Judge` gave every example; examples without one are left out.
 
     A prediction is a row of such numbers, of which this is at `index`.
     """
@@ -186,14 +185,11 @@ def signature(split: bool = False) -> str:
 
 
 def protocol(name: str) -> str:
-    """How a metric is computed, in words: to be shown wherever its number is."""
+    """How a metric is computed, in words: to be shown wherever its number is. A judge says so of its own."""
     return {
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
         'bleu_split': lambda: f'corpus BLEU on Moses tokens, compounds split, sacreBLEU {signature(split=True)}',
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
         'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
         'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',
-        'l1': lambda: 'mean absolute difference of levels from 0 to 1, of pairs whose garment the person wears',
-        'ssim': lambda: f'SSIM by tf.image.ssim, TensorFlow {tf.__version__}: RGB, a Gaussian window of 11 with sigma '
-                        '1.5, at the model\'s size, of pairs whose garment the person wears',
     }.get(name, lambda: '')()

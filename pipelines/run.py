@@ -42,7 +42,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from pipelines import predict
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
     pushed = results['pushed_model'].properties
-    pictures = hasattr(pipeline.config.model_module, 'scores')  # which a table cannot show
+    pictures = hasattr(pipeline.config.model_module, 'Judge')  # which a table cannot show
     inputs, shown, references = ([], [], []) if pictures else unseen(pipeline.config, results['examples'].uri)
     if inputs:
         model = predict.load(pushed['path'])

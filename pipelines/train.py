@@ -15,22 +15,36 @@ def execute(context: stage.Context) -> None:
 
 
 def check(config) -> None:
-    from pipelines import checkpoints, strategy
+    from pipelines import strategy
     strategy.check(config.train)
-    if config.train.init_from:
-        checkpoints.find(config.train.init_from, config.model_module)
+    given_weights(config)
+
+
+def given_weights(config) -> list[str]:
+    """The files of weights that training reads: what it starts from, and what its losses ask.
+
+    Raises:
+      UserError, ModelError: one is not there, or none is named that is needed.
+    """
+    import tensorflow as tf
+
+    from data_prep import UserError
+    from pipelines import checkpoints
+    asked: list[str] = getattr(config.model_module, 'files', lambda model: [])(config.model)
+    for path in asked:
+        if not tf.io.gfile.exists(path) and not tf.io.gfile.exists(f'{path}.index'):
+            raise UserError(f'{path}: there is no such file; give the weights the losses ask, or do without.')
+    return [*checkpoints.sources(config.train.init_from, config.model_module), *asked]
 
 
 def initial_weights(pipeline) -> dict:
-    """Size and time of the weights training starts from."""
+    """Their sizes and times."""
     import tensorflow as tf
-
-    from pipelines import checkpoints
-    if not pipeline.config.train.init_from:
-        return {}
-    path = checkpoints.find(pipeline.config.train.init_from, pipeline.config.model_module)
-    stat = tf.io.gfile.stat(f'{path}.index' if tf.io.gfile.exists(f'{path}.index') else path)
-    return {path: [stat.length, stat.mtime_nsec]}
+    found = {}
+    for path in given_weights(pipeline.config):
+        stat = tf.io.gfile.stat(f'{path}.index' if tf.io.gfile.exists(f'{path}.index') else path)
+        found[path] = [stat.length, stat.mtime_nsec]
+    return found
 
 
 def follows(config) -> bool:

@@ -18,17 +18,22 @@ import orbit
 import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
+from keras_models import layers
 from pipelines import checkpoints, precision
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
 
 SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # of the first the last are averaged
+DRAWN = 4  # rows of the validation set, of which the model's pictures are kept at every validation
 PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     """Trains `nets` by the model module's `loss_fn` and `optimizers`: `losses[k]` updates exactly `nets[k]`.
+
+    They are those of the module's `build` and, if it has them, its `discriminators`, which only training needs. Those
+    of its `frozen` are given to `loss_fn` beside them and stay as they are; no checkpoint holds them.
 
     The loop is Python, a compiled function a step: every bucket has its own static shape, so there is one trace a
     bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
@@ -48,7 +53,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
             with precision.policy(config.train.precision, self.whole):
-                self.nets = self.model.build(config.model)
+                self.nets = self.model.build(config.model) | self._others('discriminators')
+                frozen = self._others('frozen')
+            self._asked = self.nets | frozen
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
@@ -58,7 +65,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         # Schedules that follow the validation results keep what they saw in variables.
         self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
                           if hasattr(optimizer, 'schedule')}
-        self._compute = tf.function(self._forward_backward, jit_compile=jit or None)
+        # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
+        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True) if jit else
+                         self._forward_backward)
         self._examples = examples
         self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
@@ -66,9 +75,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
             use_tf_function=False, recreate_iterator_for_each_eval=True))
 
+    def _others(self, which: str) -> dict[str, tf.keras.Model]:
+        return getattr(self.model, which, lambda config: {})(self.config.model)
+
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
-        return tf.train.Checkpoint(nets=checkpoints.by_name(self.nets), optimizers=self.optimizers,
+        return tf.train.Checkpoint(nets=layers.by_name(self.nets), optimizers=self.optimizers,
                                    schedules={name: schedule.state for name, schedule in self.schedules.items()},
                                    step=self.global_step, validated=self.validated)
 
@@ -121,7 +133,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def eval_step(self, iterator):
         batch = next(iterator)
-        batch.pop('id')
+        ids = batch.pop('id')
+        if not self._eval_totals and hasattr(self.model, 'pictures') and tf.summary.should_record_summaries():
+            for n, (number, picture) in enumerate(zip(self._first(ids), self._first(self._pictures(batch)))):
+                if number >= 0:  # no padding
+                    tf.summary.image(f'pictures/{n}', picture[tf.newaxis], self.global_step)
         self._eval_totals.append(self._evaluate(batch))
 
     def eval_end(self):
@@ -134,16 +150,28 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                                        for name, value in output.items()})
         self.validated.assign(self.global_step)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _train(self, batch):
         return self._reduce(self.strategy.run(self._replica_step, [batch]))
 
-    @tf.function
+    @tf.function(autograph=False)
     def _evaluate(self, batch):
         def evaluate(part, _):
-            losses, metrics = self.model.loss_fn(self.nets, part, tf.zeros([2], tf.int32), False, self.config.model)
+            losses, metrics = self.model.loss_fn(self._asked, part, tf.zeros([2], tf.int32), False, self.config.model)
             return {f'loss/{name}': value for name, value in losses.items()} | metrics
         return self._reduce(self.strategy.run(lambda batch: self._in_parts(evaluate, batch), [batch]))
+
+    @tf.function(autograph=False)
+    def _pictures(self, batch):
+        """What the model module draws of as many rows as are looked at, on every replica."""
+        def draw(batch):
+            return self.model.pictures(self.nets, {name: x[:DRAWN] for name, x in batch.items()}, self.config.model)
+        return self.strategy.run(draw, [batch])
+
+    def _first(self, values):
+        """The first rows of a batch, in order: the replicas have its rows in turn."""
+        local = self.strategy.experimental_local_results(values)
+        return [local[n % len(local)][n // len(local)] for n in range(min(DRAWN, len(local) * local[0].shape[0]))]
 
     def _replica_step(self, batch):
         self.traces += 1
@@ -176,7 +204,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def _forward_backward(self, batch, seed):
         """The losses' sums and gradients on one replica."""
         with tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
-            losses, metrics = self.model.loss_fn(self.nets, batch, seed, True, self.config.model)
+            losses, metrics = self.model.loss_fn(self._asked, batch, seed, True, self.config.model)
         gradients = {}
         for name in self.optimizers:
             variables = self.nets[name].trainable_variables
@@ -240,6 +268,7 @@ def train(config: Config, examples: str, run: str) -> dict:
              'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
+             'notes': getattr(trainer.model, 'notes', lambda config: [])(config.model),
              'averaged_checkpoints': [os.path.basename(path) for path in last]}
     if not strategies.follows(config.train):
         checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
@@ -256,14 +285,15 @@ def _start(trainer: Trainer, run: str) -> int:
         if newest:
             checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
         elif settings.init_from:
-            path = checkpoints.find(settings.init_from, trainer.model)
-            theirs = checkpoints.recorded(path).get('vocabulary')
-            if theirs and theirs != trainer.vocabulary:  # the shapes would fit all the same
-                raise UserError(f'train.init_from: the weights of {path} are of other subwords than the data; '
+            paths = checkpoints.sources(settings.init_from, trainer.model)
+            if other := [path for path in paths if checkpoints.recorded(path).get('vocabulary') not in (
+                    None, trainer.vocabulary)]:  # the shapes would fit all the same
+                raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
                                 'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
                                 'their examples, or in assets.extra of an exported model).')
-            checkpoints.start(trainer.nets, path, trainer.model, trainer.config.model)
-            print(f'train: starting from the weights of {settings.init_from}.', flush=True)
+            new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)
+            print(f'train: starting from the weights of {", ".join(paths)}'
+                  f'{"; new: " + ", ".join(new) if new else ""}.', flush=True)
     started = int(trainer.global_step.numpy())
     if started:
         print(f'train: resuming at step {started:,} of {settings.steps:,}.', flush=True)
@@ -272,8 +302,11 @@ def _start(trainer: Trainer, run: str) -> int:
 
 def _foreign(trainer: Trainer) -> dict:
     """Whose weights, under which licence, these began as, if not ours: it stays with all that comes of them."""
-    source = trainer.config.train.init_from
-    return checkpoints.recorded(checkpoints.find(source, trainer.model)).get('foreign', {}) if source else {}
+    paths = checkpoints.sources(trainer.config.train.init_from, trainer.model)
+    found = [foreign for path in paths if (foreign := checkpoints.recorded(path).get('foreign'))]
+    several = {key: [*dict.fromkeys(each[key] for each in found)] for key in ('source', 'licence')}
+    return {**found[0], 'files': [file for each in found for file in each['files']],
+            **{key: ' and '.join(words) for key, words in several.items()}} if found else {}
 
 
 def _step_of(path: str) -> int:

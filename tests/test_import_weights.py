@@ -53,7 +53,7 @@ def imported(folder, module, **changes):
     """A network as a training run begins with it."""
     config = dataclasses.replace(module.Config(), **module.PRESETS['official'], **changes)
     nets = module.build(config)
-    checkpoints.start(nets, checkpoints.find(str(folder / 'made'), module), module, config)
+    checkpoints.start(nets, [checkpoints.find(str(folder / 'made'), module)], (), module, config)
     [model] = nets.values()
     return model, config
 
@@ -182,7 +182,7 @@ def test_mistakes_are_sentences(folder, tmp_path, capsys):
         'in this order.\n')
     (tmp_path / 'page.pth').write_text('<html>')
     assert refused(capsys, tmp_path / 'page.pth', gmm, whole, '--out', out).endswith(
-        'page.pth is no archive as PyTorch writes them; give a .pth file of 1.6 or later.\n')
+        'page.pth is no archive as PyTorch writes them; give a .pth file.\n')
     said = refused(capsys, gmm, seg, whole, '--out', out)
     assert ('gmm_final.pth does not fit segmentation: it lacks conv1.0.weight, conv1.0.bias, conv1.3.weight, '
             'conv1.3.bias, conv2.0.weight and 41 more; ') in said

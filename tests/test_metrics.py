@@ -86,5 +86,35 @@ def test_workers_errors_add_up_and_a_missing_answer_is_wrong():
     assert found == pytest.approx(1 / 3)
 
 
+class Scores(tf.Module):
+    """Picks the column of numbers."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve(self, examples):
+        return tf.io.parse_example(examples, {'candidate': tf.io.FixedLenFeature([2], tf.float32)})['candidate']
+
+
+def test_means_of_numbers_through_tfma_leave_out_what_has_none(tmp_path):
+    with tf.io.TFRecordWriter(str(tmp_path / 'predictions')) as writer:
+        for numbers in ([0.25, 7], [float('nan'), 7], [0.75, 7]):
+            writer.write(tf.train.Example(features=tf.train.Features(feature={
+                'target': tf.train.Feature(bytes_list=tf.train.BytesList(value=[b''])),
+                'candidate': tf.train.Feature(float_list=tf.train.FloatList(value=numbers))})).SerializeToString())
+    module = Scores()
+    tf.saved_model.save(module, str(tmp_path / 'column'), signatures={'serving_default': module.serve})
+    config = tfma.EvalConfig(
+        model_specs=[tfma.ModelSpec(signature_name='serving_default', label_key='target')],
+        slicing_specs=[tfma.SlicingSpec()],
+        metrics_specs=[tfma.MetricsSpec(metrics=[
+            tfma.MetricConfig(class_name='MeanScore', module=metrics.__name__,
+                              config=json.dumps({'name': name, 'index': place}))
+            for place, name in enumerate(('ssim', 'fid'))])])
+    shared = tfma.default_eval_shared_model(str(tmp_path / 'column'), tags=['serve'], eval_config=config)
+    result = tfma.run_model_analysis(eval_shared_model=shared, eval_config=config,
+                                     data_location=str(tmp_path / 'predictions'), output_path=str(tmp_path / 'out'))
+    [(_, values)] = result.slicing_metrics
+    assert {name: value['doubleValue'] for name, value in values[''][''].items()} == {'ssim': 0.5, 'fid': 7}
+
+
 def test_every_metric_says_its_protocol():
     assert all(metrics.protocol(name) for name in metrics.CLASSES)

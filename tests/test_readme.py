@@ -41,6 +41,15 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.steps=0 '
     '--set train.init_from=vgg16_weights_tf_dim_ordering_tf_kernels.h5':
         'test_vgg.py: such a file; test_image_pipeline.py: no step',
+    'python -m pipelines.run --config demo_tryon':
+        'nowhere: by hand, in six minutes; test_tryon_pipeline.py holds its parts',
+    'python -m pipelines.prepare --config viton_hd_segmentation --set data.folder=DIR':
+        'test_tryon_pipeline.py, at a small size',
+    'python -m pipelines.prepare --config viton_hd_geometric_matching --set data.folder=DIR': 'the same',
+    'python -m pipelines.train --config viton_hd_segmentation --set data.folder=DIR':
+        'nowhere whole: days on GPUs; test_viton_training.py: test_three_runs_make_one_model',
+    'python -m pipelines.train --config viton_hd_geometric_matching --set data.folder=DIR': 'the same',
+    'python -m pipelines.run --config viton_hd_alias --set data.folder=DIR': 'the same',
     'python -m pipelines.import_weights viton_hd seg_final.pth gmm_final.pth alias_final.pth':
         'test_import_weights.py, on files PyTorch writes',
     'python -m pipelines.run --config viton_hd --set data.folder=DIR':

@@ -135,7 +135,7 @@ def test_the_deformation_is_known(people):
         expected = (warped(person) * person.light[..., None])[where]
         error = np.abs(expected - person.image[where])
         assert np.mean(error) < .5  # OpenCV rounds places to 1/32 of a pixel
-        assert np.mean(error > 4) < .01  # where torso and sleeve share a pixel of the seam
+        assert np.mean(error > 4) < .02  # where torso and sleeve share a pixel of the seam
         known.append(np.abs(warped(person)[where] - person.image[where]).mean())
         identity.append(np.abs(person.cloth[where].astype(float) - person.image[where]).mean())
     assert np.mean(known) < .25 * np.mean(identity)  # light and shade are small, the deformation is not

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from conftest import ROOT, command
 from data_prep import UserError, records, wmt
-from keras_models import transformer
+from keras_models import layers, transformer
 from pipelines import checkpoints, config, precision, report, strategy, trainer
 
 
@@ -148,11 +148,11 @@ def test_averaging_is_the_arithmetic_mean(tmp_path):
     weights, paths = [], []
     for i in range(3):
         nets = transformer.build(small)
-        weights.append({name: w.numpy() for name, w in checkpoints.by_name(nets)['transformer'].items()})
+        weights.append({name: w.numpy() for name, w in layers.by_name(nets)['transformer'].items()})
         paths.append(str(tmp_path / str(i)))
         checkpoints.save(nets, paths[-1])
     checkpoints.assign_mean(nets, paths)
-    for name, variable in checkpoints.by_name(nets)['transformer'].items():
+    for name, variable in layers.by_name(nets)['transformer'].items():
         np.testing.assert_allclose(variable, np.mean([w[name] for w in weights], 0), rtol=1e-6, atol=1e-7)
 
 

@@ -1,16 +1,22 @@
 """The try-on kind through the one frame, on people the project makes: from pairs files to pictures in a folder."""
 import csv
+import hashlib
 import json
 import os
 import re
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
 from conftest import command
-from data_prep import sample_people
+from data_prep import UserError, records, sample_people
+from keras_models import ModelError
+from keras_models.viton.judge import Judge
+from pipelines import config as configs
+from pipelines import evaluate
 
 CONFIG = """\
 name: people
@@ -24,6 +30,7 @@ input: {{rows: 2, size: [128, 128]}}
 model:
   module: keras_models.viton.try_on
   low: [64, 64]
+  learn: []
   segmentation: {{width: 0.125}}
   geometric_matching: {{width: 0.125}}
   alias: {{width: 0.125}}
@@ -49,13 +56,72 @@ def finished(people, tmp_path_factory):
     return folder, done.stdout
 
 
-def test_pairs_files_become_a_pushed_model(finished):
+def evaluation(folder):
+    """What the newest evaluation left."""
+    return max((folder / 'root' / 'evaluate').glob('[0-9]*'), key=lambda path: int(path.name))
+
+
+def test_pairs_files_become_a_pushed_model(finished, people):
     folder, printed = finished
-    l1, ssim = map(float, re.search(r'l1 ([\d.]+), ssim ([\d.]+) on 3 test examples; BLESSED', printed).groups())
-    assert 0 < l1 < 1 and 0 < ssim < 1  # of weights nobody trained
+    assert re.search(r'ssim [\d.]+.* on 3 test examples; BLESSED', printed)
     assert 'answered 1 warm-up requests' in printed
-    [card] = (folder / 'root').glob('evaluate/*/report/model_card.md')
-    assert 'tf.image.ssim' in card.read_text()
+    assert 'evaluate: lpips is not computed: give evaluate.networks.alexnet=' in printed
+    found = json.loads((evaluation(folder) / 'evaluation' / 'metrics.json').read_text())
+    overall = found['metrics']['overall']
+    assert {*overall} == {*Judge({}).names} == {*found['protocol']}
+    for name in ('l1', 'ssim', 'mask_ssim', 'warp_l1', 'parse_iou', 'chain_ssim'):
+        assert 0 < overall[name] < 1  # of weights nobody trained
+    worn = sorted(f'{line.split()[0]} {line.split()[0]}\n' for line in (people / 'test_pairs.txt').open())
+    listed = hashlib.sha256(''.join(worn).encode()).hexdigest()
+    assert all(f'list {listed[:16]}' in text for text in found['protocol'].values())
+    card = (evaluation(folder) / 'report' / 'model_card.md').read_text()
+    assert 'tf.image.ssim' in card and listed[:16] in card
+
+
+def test_evaluation_keeps_pictures_of_its_first_pairs(finished):
+    folder = evaluation(finished[0]) / 'evaluation' / 'pictures'
+    assert {path.name for path in folder.iterdir()} == {
+        f'{n}_{what}.png' for n in range(3)
+        for what in ('person', 'garment', 'warped', 'parse', 'made', 'reconstruction')}
+    assert all(Image.open(path).size == (128, 128) for path in folder.iterdir())
+
+
+def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
+    """The same model twice: nothing dropped, and what belongs to all pairs together is said of no part of them."""
+    folder, _ = finished
+    config = configs.load(str(folder / 'people.yaml'), [
+        'evaluate.slices=[kind]', 'evaluate.thresholds={ssim: {max_drop: 0.01}, parse_iou: {min: 0, max_drop: 0.01}}'])
+    [examples], [model] = ((folder / 'root').glob(place) for place in ('prepare/*/examples', 'export/*/model/Format-*'))
+    models, path = ['candidate', 'baseline'], str(tmp_path / 'predictions')
+    split = records.open_split(str(examples), 'test')
+    evaluate.write_predictions(config, split, dict.fromkeys(models, str(model)), path)
+    metrics, validation = evaluate.analyse(config, path, str(tmp_path), models)
+    assert evaluate.decide(config, validation, True) == (True, ['all thresholds are met'])
+    rows = [tf.train.Example.FromString(row).features.feature for row in
+            tf.data.TFRecordDataset(path).as_numpy_iterator()]
+    candidate, baseline = (np.array([row[name].float_list.value for row in rows]) for name in models)
+    names = Judge({}).names
+    assert candidate.shape == (3, len(names)) and (candidate == baseline).all()
+    assert metrics['overall'] == pytest.approx(dict(zip(names, candidate.mean(0))))
+    [part] = metrics.keys() - {'overall'}  # all are of one kind
+    assert metrics[part] == {name: metrics['overall'][name] for name in names if name not in Judge.CORPUS}
+
+
+@pytest.mark.parametrize('setting, said', [
+    ('evaluate.thresholds.lpips.max=0.1', 'evaluate.thresholds.lpips: lpips is not computed: give evaluate.networks.'),
+    ('evaluate.networks.inception=nowhere.pth', 'evaluate.networks.inception: there is no file nowhere.pth'),
+    ('evaluate.networks.vgg=nowhere.pth', 'evaluate.networks.vgg: no metric asks such a network'),
+    ('evaluate.thresholds.psnr.min=3', 'there is no metric \'psnr\'; there are l1, '),
+])
+def test_what_cannot_be_judged_is_refused_before_any_work(people, tmp_path, setting, said):
+    (tmp_path / 'people.yaml').write_text(CONFIG.format(folder=people))
+    with pytest.raises((UserError, ModelError), match=re.escape(said)):
+        evaluate.check(configs.load(str(tmp_path / 'people.yaml'), [setting]))
+
+
+def test_networks_nobody_asks_are_refused(tmp_path):
+    with pytest.raises(UserError, match='no metric of keras_models.transformer asks networks'):
+        evaluate.check(configs.load('demo_translation', ['evaluate.networks.inception=nowhere.pth']))
 
 
 def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep import records, sample_people, tryon, tryon_files
-from keras_models.viton import geometric_matching, try_on
+from keras_models.viton import chain, geometric_matching, serving, try_on
 
 SIZE = [128, 128]
 SMALL = try_on.Config(preset='official', size=SIZE, low=[64, 64], segmentation={'width': 0.125},
@@ -27,8 +27,8 @@ def test_parameters_of_the_papers_networks(preset, counts):
 
 
 def test_every_class_is_in_one_group_and_the_garment_alone_in_its():
-    groups = try_on.grouped(tf.eye(13)).numpy()
-    assert (groups.sum(1) == 1).all() and groups[try_on.UPPER].argmax() == 2 and groups[:, 2].sum() == 1
+    groups = chain.grouped(tf.eye(13)).numpy()
+    assert (groups.sum(1) == 1).all() and groups[chain.UPPER].argmax() == 2 and groups[:, 2].sum() == 1
 
 
 def test_keys_of_the_networks_are_checked_by_name():
@@ -51,7 +51,7 @@ def nets():
 def given(seed=0):
     draw = np.random.default_rng(seed)
     sample = {name: draw.uniform(-1, 1, (1, *SIZE, channels)).astype(np.float32)
-              for name, channels in try_on.GIVEN.items()}
+              for name, channels in {'agnostic': 3, 'pose': 3, 'cloth': 3, 'cloth_mask': 1}.items()}
     sample['cloth_mask'] = (sample['cloth_mask'] > 0).astype(np.float32)
     return {name: tf.constant(value) for name, value in sample.items()} | {
         'agnostic_parse': tf.constant(draw.integers(0, 13, (1, *SIZE)), tf.int32)}
@@ -66,7 +66,7 @@ def test_what_the_warp_leaves_bare_is_an_eighth_class(nets):
         return inputs['inputs'][..., :3]
     parse = tf.one_hot(given()['agnostic_parse'], 13)
     mask = tf.constant(np.random.default_rng(1).integers(0, 2, (1, *SIZE, 1)), tf.float32)
-    try_on.synthesise(net, given(), parse, given()['cloth'], mask, SEED)
+    chain.synthesise(net, given(), parse, given()['cloth'], mask, SEED)
     S, S_div, M_misalign = (told[name].numpy() for name in ('S', 'S_div', 'M_misalign'))
     np.testing.assert_array_equal(S_div[..., 2:3] + M_misalign, S[..., 2:3])
     np.testing.assert_array_equal(np.delete(S_div, [2, 7], -1), np.delete(S, 2, -1))
@@ -81,14 +81,14 @@ def test_without_a_warp_the_garment_stays_where_it_is():
     last = net.get_layer('regression/linear')
     last.set_weights([np.zeros_like(value) for value in last.get_weights()])
     sample = given()
-    cloth, mask = try_on.warp(net, config, sample, sample['cloth_mask'])
+    cloth, mask = chain.warp(net, config, sample, sample['cloth_mask'])
     np.testing.assert_allclose(cloth, sample['cloth'], atol=1e-4)
     np.testing.assert_allclose(mask, sample['cloth_mask'], atol=1e-4)
 
 
 def test_the_seed_alone_decides_and_xla_computes_the_same(nets):
     def run(seed):
-        return try_on.try_on(nets, SMALL, given(), tf.constant(seed))
+        return chain.try_on(nets, SMALL, given(), tf.constant(seed))
     first, again, other = run([1, 0]), run([1, 0]), run([2, 0])
     np.testing.assert_array_equal(first['image'], again['image'])
     assert np.abs(first['image'] - other['image']).max() > 1e-4
@@ -156,7 +156,7 @@ def test_a_server_answers_files_with_the_picture_of_the_chain_in_memory(nets, pe
     found = np.load(tmp_path / 'found.npz')
     for i, files in enumerate(asked):
         sample = assets.sample(**{name: tf.constant(value) for name, value in files.items()})
-        image = try_on.try_on(nets, SMALL, {name: value[tf.newaxis] for name, value in sample.items()}, SEED)['image']
+        image = chain.try_on(nets, SMALL, {name: value[tf.newaxis] for name, value in sample.items()}, SEED)['image']
         expected = np.round(127.5 * (np.clip(image[0], -1, 1) + 1))
         assert np.mean(np.abs(found[f'arr_{i}'].astype(float) - expected)) < 0.1
 
@@ -169,15 +169,6 @@ def test_one_bad_pair_costs_the_others_nothing(people, exported):
     assert [bool(result['error']) for result in found] == [False, True, True, False]
     assert 'one person' in found[1]['error']
     for result in (found[0], found[3]):
-        for name in try_on.PICTURES:
+        for name in serving.PICTURES:
             assert tf.io.decode_png(result[name]).shape == (*SIZE, 3)
     assert found[0]['image'] != found[3]['image']
-
-
-def test_scores_are_those_of_equal_pictures_and_of_none():
-    picture = tf.io.encode_png(np.random.default_rng(0).integers(0, 255, (*SIZE, 3), np.uint8)).numpy()
-    black = tf.io.encode_png(np.zeros((*SIZE, 3), np.uint8)).numpy()
-    white = tf.io.encode_png(np.full((*SIZE, 3), 255, np.uint8)).numpy()
-    assert try_on.scores({'image': picture}, {'image': picture}, {'target': 'a'}) == [0, 1]
-    assert try_on.scores({'image': white}, {'image': black}, {'target': 'a'})[0] == 1
-    assert np.isnan(try_on.scores({'image': white}, {'image': black}, {'target': ''})).all()

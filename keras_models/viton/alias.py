@@ -44,7 +44,11 @@ class Config:
     (A.2), or on those of the ResBlks that are not their normalisation's. `epsilon_of`: what keeps (7) from zero is
     added to the variance of the region, or to that of a picture which has the region's mean everywhere else, so that
     it weighs the more the smaller the region is. `slope` of the rectifiers below zero. `shortcut_relu`: the learned
-    shortcut has one as well (figure 4b). `output_relu`: so has the last convolution.
+    shortcut has one as well (figure 4b). `output_relu`: so has the last convolution. `masked`: so many ResBlks
+    standardise the misaligned region apart; none do in VITON-HD*, to which table 1 compares. From `lambda_FM` on:
+    training's, of appendix A.3; but for `lambda_L1`, the weight of the mean absolute difference to the true picture,
+    which is for runs too small to learn by the others alone. `feature_weights`: of the five layers of eq. (16), which
+    knows none; SPADE's are 1/32, 1/16, 1/8, 1/4 and 1.
     """
     preset: Literal['paper', 'official'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
@@ -56,6 +60,15 @@ class Config:
     slope: float = 0.0
     shortcut_relu: bool = True
     output_relu: bool = False
+    masked: int = MASKED
+    lambda_FM: float = 10.0
+    lambda_percept: float = 10.0
+    feature_weights: list[float] = dataclasses.field(default_factory=lambda: [1.0] * 5)
+    lambda_L1: float = 0.0
+    learning_rate: float = 1e-4
+    discriminator_rate: float = 4e-4
+    beta_1: float = 0.0
+    beta_2: float = 0.9
 
     def __post_init__(self):
         if len(self.size) != 2 or any(side < 1 or side % MULTIPLE for side in self.size):
@@ -85,9 +98,8 @@ def blocks(config: Config) -> Iterator[Shape]:
     """Figure 12's, in order."""
     before = even(CHANNELS[0], config.width)
     for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
-        masked = level < MASKED
-        yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, masked,
-                    8 if masked else config.last_classes)
+        yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, level < config.masked,
+                    8 if level < MASKED else config.last_classes)
         before = channels + even(INJECTED, config.width)
 
 

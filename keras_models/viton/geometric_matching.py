@@ -35,7 +35,9 @@ class Config:
     """Figure 11 by default. `size`: height and width the network works at; `width` multiplies every channel count but
     those of the inputs and of the correlation, one for each place.
 
-    `order` of normalisation and ReLU in the extractors. `grid`: control points a side; the others are `Spline`'s.
+    `order` of normalisation and ReLU in the extractors. `grid`: control points a side; the next two are `Spline`'s.
+    `synchronized`: batch normalisation is over all replicas, which XLA cannot compile. From `lambda_const` on:
+    training's, of appendix A.3.
     """
     preset: Literal['paper', 'official'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
@@ -45,6 +47,11 @@ class Config:
     extent: float = 1.0
     control_points: Literal['rows', 'columns'] = 'rows'
     pixels: Literal['centres', 'corners'] = 'centres'
+    synchronized: bool = False
+    lambda_const: float = 0.04
+    learning_rate: float = 2e-4
+    beta_1: float = 0.5
+    beta_2: float = 0.999
 
     def __post_init__(self):
         if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
@@ -57,6 +64,28 @@ class Config:
 def spline(config: Config) -> geometry.Spline:
     """W(c, theta) is `sample(c, spline(config).grid(theta, height, width))`, at any size."""
     return geometry.Spline(config.grid, config.extent, config.control_points, config.pixels)
+
+
+def second_order(theta, spline: geometry.Spline):
+    """L_const, eq. (12): the neighbours of a control point above and below it, and left and right, shall be equally far
+    from it and in one line.
+
+    Slopes are compared cross-multiplied, S(p, p0) = S(p, p1) as dy0 dx1 = dy1 dx0, so that vertical ones stay finite.
+    The sum is over the control points that have all four neighbours.
+
+    theta: [B, 2, n, n] -> [B].
+    """
+    n = theta.shape[-1]
+    moved = tf.cast(theta, tf.float32) + tf.reshape(tf.constant(spline.P.T, tf.float32), [2, n, n])
+    p = moved[:, :, 1:-1, 1:-1]
+    neighbours = (moved[:, :, :-2, 1:-1], moved[:, :, 2:, 1:-1], moved[:, :, 1:-1, :-2], moved[:, :, 1:-1, 2:])
+    d0, d1, d2, d3 = (neighbour - p for neighbour in neighbours)  # [B, 2, n - 2, n - 2]
+
+    def unlike(one, other):
+        lengths = [tf.sqrt(tf.reduce_sum(d ** 2, 1) + 1e-12) for d in (one, other)]  # finite gradients at 0
+        slopes = one[:, 1] * other[:, 0] - other[:, 1] * one[:, 0]
+        return tf.abs(lengths[0] - lengths[1]) + tf.abs(slopes)
+    return tf.reduce_sum(unlike(d0, d1) + unlike(d2, d3), [1, 2])
 
 
 class Step(NamedTuple):
@@ -101,14 +130,14 @@ def correlation(person, cloth):
     return tf.reshape(tf.matmul(cloth, person, transpose_b=True), [-1, height, width, width * height])
 
 
-def _layers(step: Step, x, order: str, weights: Callable, gamma: Callable):
+def _layers(config: Config, step: Step, x, order: str, weights: Callable, gamma: Callable):
     # SAME pads even sides by 1 all round, as PyTorch's padding=1 does; at sizes of multiples of 64 there are no others.
     x = keras.layers.Conv2D(step.channels, step.kernel, step.stride, 'same', kernel_initializer=weights(),
                             name=step.name)(x)
     if not step.normalised:
         return tf.nn.relu(x)
     norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=EPSILON, gamma_initializer=gamma(),
-                                           name=step.name.replace('conv', 'norm'))
+                                           synchronized=config.synchronized, name=step.name.replace('conv', 'norm'))
     return tf.nn.relu(norm(x)) if order == 'norm_relu' else norm(tf.nn.relu(x))
 
 
@@ -122,7 +151,7 @@ def build(config: Config) -> dict[str, keras.Model]:
 
     def follow(part, x, *how):
         for step in steps(config):
-            x = _layers(step, x, *how) if step.name.startswith(part) else x
+            x = _layers(config, step, x, *how) if step.name.startswith(part) else x
         return x
 
     def extract(part, inputs):

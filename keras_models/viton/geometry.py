@@ -34,7 +34,7 @@ class Spline:
         plane = np.insert(self.P, 0, 1.0, axis=1)
         system = np.block([[r2 * np.log(r2 + (r2 == 0)), plane], [plane.T, np.zeros([3, 3])]])
         inverse = np.linalg.inv(system)[:, :len(self.P)]
-        self._inverse = inverse.astype(np.float32)  # [grid^2 + 3, grid^2]
+        self._inverse = inverse  # [grid^2 + 3, grid^2]
 
     def grid(self, theta, height: int, width: int):
         """The positions a height x width picture is sampled at.
@@ -50,8 +50,10 @@ class Spline:
         r2 = tf.square(x[..., None] - P_x) + tf.square(y[..., None] - P_y)  # [H, W, grid^2]
         basis = tf.concat([tf.math.xlogy(r2, r2), tf.stack([tf.ones_like(x), x, y], -1)], -1)  # [H, W, grid^2 + 3]
         moved = tf.reshape(tf.cast(theta, tf.float32), [-1, 2, len(self.P)])
-        coefficients = tf.einsum('kn,bcn->kbc', self._inverse, moved)
-        return tf.stack([x, y], -1) + tf.einsum('hwk,kbc->bhwc', basis, coefficients)
+        # In float64, which is left alone where graphs are rewritten to bfloat16: eight bits are not enough for a place.
+        coefficients = tf.einsum('kn,bcn->kbc', self._inverse, tf.cast(moved, tf.float64))
+        beyond = tf.einsum('hwk,kbc->bhwc', tf.cast(basis, tf.float64), coefficients)
+        return tf.stack([x, y], -1) + tf.cast(beyond, tf.float32)
 
     def _along(self, n: int) -> np.ndarray:
         outermost = self.extent * (1 - 1 / n if self.pixels == 'centres' else 1)

@@ -31,7 +31,8 @@ def instance_norm(x, epsilon: float = EPSILON):
 
 
 class Convolution(keras.layers.Layer):
-    """A convolution that keeps height and width, with spectral normalisation (Miyato et al. 2018) if asked.
+    """A convolution that keeps height and width, but for its stride, with spectral normalisation (Miyato et al. 2018)
+    if asked.
 
     Then the kernel as a matrix W, `kernels` columns, is divided by sigma = v^T W u in every forward pass. u and v are
     state, not parameters: in training a pass first takes a step of the power iteration, otherwise they stay, so that a
@@ -39,13 +40,13 @@ class Convolution(keras.layers.Layer):
     PyTorch's `weight_orig`, `weight_u`, `weight_v` are `kernel`, `u`, `v`, with v in the order of the kernel's axes:
     height, width, maps.
 
-    [B, H, W, C] -> [B, H, W, kernels].
+    [B, H, W, C] -> [B, ceil(H / stride), ceil(W / stride), kernels].
     """
 
-    def __init__(self, kernels: int, size: int = 3, bias: bool = True, spectral: bool = False,
+    def __init__(self, kernels: int, size: int = 3, stride: int = 1, bias: bool = True, spectral: bool = False,
                  activation: str | None = None, name: str | None = None):
         super().__init__(name=name)
-        self.kernels, self.size, self.has_bias, self.spectral = kernels, size, bias, spectral
+        self.kernels, self.size, self.stride, self.has_bias, self.spectral = kernels, size, stride, bias, spectral
         self.activation = keras.activations.get(activation)
 
     def build(self, shape):
@@ -79,10 +80,10 @@ class Convolution(keras.layers.Layer):
             return self.kernel
         if training:
             self._iterate()
-        return self.kernel / tf.tensordot(self.v, tf.linalg.matvec(self._matrix(), self.u), 1)
+        return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
 
     def call(self, x, training=None):
-        x = tf.nn.conv2d(x, tf.cast(self.weight(training), x.dtype), 1, 'SAME')
+        x = tf.nn.conv2d(x, tf.cast(self.weight(training), x.dtype), self.stride, 'SAME')
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
 
 

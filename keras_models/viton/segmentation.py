@@ -32,7 +32,8 @@ class Config:
     those of inputs and classes.
 
     `inputs`: in the order of their channels. `convolve_upsampled`: a 3x3 convolution, normalised, follows each
-    upsampling. `dropout`: of the two deepest ConvBlks' activations. `output`: what makes probabilities.
+    upsampling. `dropout`: of the two deepest ConvBlks' activations. `output`: what makes probabilities. From
+    `lambda_CE` on: training's, of appendix A.3.
     """
     preset: Literal['paper', 'official'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
@@ -41,6 +42,11 @@ class Config:
     convolve_upsampled: bool = False
     dropout: float = 0.0
     output: Literal['softmax', 'sigmoid'] = 'softmax'
+    lambda_CE: float = 10.0
+    learning_rate: float = 4e-4
+    discriminator_rate: float = 4e-4
+    beta_1: float = 0.5
+    beta_2: float = 0.999
 
     def __post_init__(self):
         if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):

@@ -1,0 +1,152 @@
+"""Figure 3 of VITON-HD: three networks asked as one graph.
+
+The segmentation generator predicts the parse (3.2), the geometric matching module warps the garment (3.3), and the
+ALIAS generator makes the picture (3.4).
+"""
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models.viton import alias, geometric_matching, geometry, segmentation
+
+PARTS = {'segmentation': segmentation, 'geometric_matching': geometric_matching, 'alias': alias}
+CLASSES = segmentation.CLASSES
+UPPER = 3  # of the classes of S
+# The classes that make each of `alias.GROUPS`.
+GROUPED = ((0,), (2, 4, 7, 8, 9, 10, 11), (3,), (1,), (5,), (6,), (12,))
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {}}  # of the three networks' own
+# Of CLASSES, for people to look at.
+COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220), (70, 70, 150), (250, 150, 110),
+                    (250, 110, 150), (120, 190, 110), (70, 150, 90), (200, 200, 60), (160, 160, 40), (150, 90, 190),
+                    (200, 200, 200)], np.uint8)
+
+
+@dataclasses.dataclass
+class Config:
+    """`size`: height and width of pictures, the data's if empty. The parse is predicted and the warp found at `low`
+    (4.1). `segmentation`, `geometric_matching` and `alias` hold keys of the networks' own, over those of the preset.
+
+    `learn`: which of the three a training run teaches. One that teaches the ALIAS generator, the last, or nothing holds
+    all three, so that it can be exported; any other holds what it teaches. `features`: published weights of VGG-19, or
+    a run of its own, for the perceptual loss.
+    """
+    preset: Literal['paper', 'official'] = 'paper'
+    size: list[int] | None = None
+    low: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    segmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    geometric_matching: dict[str, Any] = dataclasses.field(default_factory=dict)
+    alias: dict[str, Any] = dataclasses.field(default_factory=dict)
+    learn: list[str] = dataclasses.field(default_factory=lambda: [*PARTS])
+    features: str = ''
+
+    def __post_init__(self):
+        if unknown := {*self.learn} - {*PARTS}:
+            raise ValueError(f'learn may name {", ".join(PARTS)}; it names {min(unknown)}')
+        for name in PARTS:
+            part(self, name)
+
+
+def part(config: Config, name: str) -> Any:
+    """The configuration of one of the networks.
+
+    Raises:
+      ValueError: a key is unknown, or a value is not the network's.
+    """
+    module, own = PARTS[name], getattr(config, name)
+    known = {field.name for field in dataclasses.fields(module.Config)} - {'preset', 'size'}
+    if unknown := {*own} - known:
+        raise ValueError(f'{name}.{min(unknown)}: there is no such key; there are {", ".join(sorted(known))}')
+    values = {**module.PRESETS[config.preset], **own, 'preset': config.preset}
+    size = config.size if name == 'alias' else config.low
+    return module.Config(**values, **({'size': size} if size else {}))
+
+
+def noise(seed, shape):
+    """1 where a standard normal draw is over 1, else 0: what the authors' code gives the segmentation generator."""
+    return tf.cast(tf.random.stateless_normal(shape, seed, alg='philox') > 1, tf.float32)
+
+
+def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str, tf.Tensor]:
+    """What the segmentation generator is given, at its size: X of eq. (10), and noise."""
+    cloth = given['cloth'] * given['cloth_mask'] if 'cloth_mask' in own.inputs else given['cloth']
+    full = {**given, 'cloth': cloth, 'agnostic_parse': tf.one_hot(given['agnostic_parse'], CLASSES)}
+    low = {name: geometry.bilinear(full[name], *own.size) for name in own.inputs if name != 'noise'}
+    if 'noise' in own.inputs:
+        low['noise'] = noise(seed, tf.concat([tf.shape(cloth)[:1], own.size, [1]], 0))
+    return low
+
+
+def segment(net: keras.Model, config: Config, given: dict, seed) -> tf.Tensor:
+    """(b) of figure 3: S^ [B, H, W, 13], 1 at a place's class and 0 elsewhere."""
+    own = part(config, 'segmentation')
+    assert config.size
+    inputs = segmentation_inputs(own, given, seed)
+    scores = segmentation.probabilities(tf.cast(net({**inputs, 'seed': seed}, training=False), tf.float32), own)
+    # Edges of enlarged pixels are stairs; a blur makes them lines again.
+    scores = geometry.gaussian_blur(geometry.bilinear(scores, *config.size))
+    return tf.one_hot(tf.argmax(scores, -1), CLASSES)
+
+
+def matching_inputs(own: geometric_matching.Config, given: dict, parse_cloth) -> dict[str, tf.Tensor]:
+    """What the geometric matching module is given, at its size. parse_cloth: S_c [B, H, W, 1]."""
+    return {name: geometry.nearest(picture, *own.size) for name, picture in (
+        ('parse_cloth', parse_cloth), ('pose', given['pose']), ('agnostic', given['agnostic']),
+        ('cloth', given['cloth']))}
+
+
+def warp(net: keras.Model, config: Config, given: dict, parse_cloth) -> tuple[tf.Tensor, tf.Tensor]:
+    """(c): the garment and its mask as they lie on the person, see `warped`. parse_cloth: S^_c [B, H, W, 1]."""
+    theta = net(matching_inputs(part(config, 'geometric_matching'), given, parse_cloth), training=False)
+    return warped(config, given, theta)
+
+
+def warped(config: Config, given: dict, theta) -> tuple[tf.Tensor, tf.Tensor]:
+    """W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1]. theta: [B, 2, 5, 5]."""
+    assert config.size
+    grid = geometric_matching.spline(part(config, 'geometric_matching')).grid(theta, *config.size)
+    both = geometry.sample(tf.concat([given['cloth'], given['cloth_mask']], -1), grid)
+    return both[..., :3], both[..., 3:]
+
+
+def grouped(parse) -> tf.Tensor:
+    """S [B, H, W, 13] -> [B, H, W, 7], the groups the ALIAS generator is told."""
+    return tf.stack([tf.add_n([parse[..., one] for one in classes]) for classes in GROUPED], -1)
+
+
+def alias_inputs(given: dict, parse, warped, warped_mask) -> dict[str, tf.Tensor]:
+    """What the ALIAS generator is given.
+
+    parse: S [B, H, W, 13]; what of its garment W(c_m, theta) leaves bare is M_misalign (eq. 4).
+    """
+    S = grouped(parse)
+    M_misalign = tf.nn.relu(S[..., 2:3] - warped_mask)
+    S_div = tf.concat([S[..., :2], S[..., 2:3] - M_misalign, S[..., 3:], M_misalign], -1)
+    inputs = tf.concat([given['agnostic'], given['pose'], warped], -1)
+    return {'inputs': inputs, 'S': S, 'S_div': S_div, 'M_misalign': M_misalign}
+
+
+def synthesise(net: keras.Model, given: dict, parse, warped, warped_mask, seed) -> tf.Tensor:
+    """(d): the picture [B, H, W, 3] in [-1, 1]."""
+    return net({**alias_inputs(given, parse, warped, warped_mask), 'seed': seed}, training=False)
+
+
+def try_on(nets: dict[str, keras.Model], config: Config, given: dict, seed, parse=None) -> dict[str, tf.Tensor]:
+    """All of figure 3.
+
+    Args:
+      given: `agnostic` I_a, `pose` P and `cloth` c [B, H, W, 3] in [-1, 1], `cloth_mask` [B, H, W, 1], and
+        `agnostic_parse` S_a, int [B, H, W], classes; what else is in it is not looked at.
+      seed: int32 [2], of all noise.
+      parse: S [B, H, W, 13], if it is known, as it is where pairs are reconstructed (4.3); else it is predicted.
+
+    Returns:
+      `image` [B, H, W, 3] in [-1, 1], and what led to it: `parse` S^ [B, H, W, 13], `warped` W(c, theta) and
+      `warped_mask`.
+    """
+    parse = segment(nets['segmentation'], config, given, seed) if parse is None else parse
+    warped, mask = warp(nets['geometric_matching'], config, given, parse[..., UPPER:UPPER + 1])
+    image = synthesise(nets['alias'], given, parse, warped, mask, seed)
+    return {'image': tf.cast(image, tf.float32), 'parse': parse, 'warped': warped, 'warped_mask': mask}

@@ -1,0 +1,133 @@
+"""A trained VITON-HD as others ask it: files of a person and of a garment in, the picture out."""
+import dataclasses
+from collections.abc import Iterable
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import reason
+from keras_models.layers import by_name
+from keras_models.viton.chain import CLASSES, COLOURS, Config, segment, try_on
+
+FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
+PICTURES = ('image', 'parse', 'warped')  # what `look` gives, encoded
+
+
+@dataclasses.dataclass
+class Inference:
+    """`seed`: of the noise; the same gives the same picture."""
+    seed: int = 1
+
+    def words(self) -> list[str]:
+        return [f'noise of seed {self.seed}']
+
+
+class TryOn(tf.Module):
+    """The exported model: files of a person and of a garment in, the picture as PNG out.
+
+    Signatures, [n] strings each; pairs are worked at one by one, so memory does not depend on n:
+      serving_default: `image`, the person; `parse`, its parse map; `pose_json`, OpenPose's; `pose_image`, the pose map
+        or '' to have it drawn from that; `cloth` and `cloth_mask` -> `image`, PNG files.
+      tf_examples: `examples`, serialized tf.Examples with features of these names -> the same.
+
+    `look` takes the same of one pair and gives `PICTURES`: the parse in colours and the warped garment, too; `judged`
+    gives all that a judge of the model compares.
+
+    Args:
+      nets, config: as `build` makes and takes them.
+      assets: what the data set knows: `sample(**files)`.
+      jit: whether XLA compiles the networks.
+    """
+
+    def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False):
+        super().__init__()
+        self.nets, self._assets = by_name(nets), assets
+
+        def one(given, reconstruct):
+            batch = {name: value[tf.newaxis] for name, value in given.items()}
+            seed = tf.constant([inference.seed, 0])
+            parse = tf.cond(reconstruct, lambda: tf.one_hot(batch['parse'], CLASSES),
+                            lambda: segment(nets['segmentation'], config, batch, seed))
+            return {name: value[0] for name, value in try_on(nets, config, batch, seed, parse).items()}
+        self._try_on = tf.function(one, autograph=False, jit_compile=jit or None)
+
+    def signatures(self) -> dict:
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+
+    def _given(self, files: dict) -> dict:
+        """A sample of a fixed size, for which alone there are networks."""
+        height, width = self._assets.size
+        return {name: tf.ensure_shape(value, [height, width, *value.shape[2:]])
+                for name, value in self._assets.sample(**files).items()}
+
+    def _made(self, files: dict) -> dict:
+        return self._try_on(self._given(files), tf.constant(False))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in FILES])
+    def serve(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
+        files = dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask)))
+        made = tf.map_fn(lambda row: _png(self._made(row)['image']), files, parallel_iterations=1,
+                         fn_output_signature=tf.string)
+        return {'image': made}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve_examples(self, examples):
+        features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in FILES}
+        parsed = tf.io.parse_example(examples, features)
+        return self.serve(*(parsed[name] for name in FILES))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES])
+    def look(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
+        found = self._made(dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask))))
+        colours = tf.gather(COLOURS, tf.argmax(found['parse'], -1))
+        return {'image': _png(found['image']), 'parse': tf.io.encode_png(colours), 'warped': _png(found['warped'])}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES])
+    def judged(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
+        """What is to be compared of one pair, all of one height and width.
+
+        Returns:
+          `image`, the picture made, and `parse` [H, W], the classes predicted; `reconstructed`, `warped` and
+          `warped_mask`, made with the person's own parse; and, from the files, `true_image`, `true_parse`,
+          `agnostic_parse`, `removed` and `cloth`. Pictures are [H, W, 3] with levels 0 to 1.
+        """
+        given = self._given(dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask))))
+        made, known = (self._try_on(given, tf.constant(reconstruct)) for reconstruct in (False, True))
+        pictures = {'image': made['image'], 'reconstructed': known['image'], 'warped': known['warped'],
+                    'true_image': given['image'], 'cloth': given['cloth']}
+        levels = {name: tf.clip_by_value(picture / 2 + 0.5, 0, 1) for name, picture in pictures.items()}
+        return levels | {'parse': tf.argmax(made['parse'], -1, tf.int32), 'warped_mask': known['warped_mask'],
+                         'true_parse': given['parse'], 'agnostic_parse': given['agnostic_parse'],
+                         'removed': given['removed']}
+
+
+def _png(picture) -> tf.Tensor:
+    """[h, w, 3] in [-1, 1] -> an encoded picture."""
+    return tf.io.encode_png(tf.cast(tf.round(127.5 * (tf.clip_by_value(picture, -1, 1) + 1)), tf.uint8))
+
+
+def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False) -> TryOn:
+    """The module to export; see `TryOn`."""
+    return TryOn(nets, config, inference, assets, jit)
+
+
+def predict(model, inputs: Iterable[dict[str, bytes]], batch_size: int = 64, jit: bool = False) -> list[dict]:
+    """Asks a loaded SavedModel, pair by pair.
+
+    Args:
+      model: what `tf.saved_model.load` gives for an exported `TryOn`.
+      inputs: files by the names of `FILES`.
+
+    Returns:
+      A dict a pair: `PICTURES`, encoded, and `error`. Of files that cannot be used `error` alone, saying why;
+      they cost the others nothing.
+    """
+    del batch_size, jit  # memory is for one pair; what XLA compiles is settled at export
+    results: list[dict] = []
+    for files in inputs:
+        try:
+            found = model.look(**{name: tf.constant(files.get(name, b'')) for name in FILES})
+            results.append({name: found[name].numpy() for name in PICTURES} | {'error': ''})
+        except tf.errors.InvalidArgumentError as error:
+            results.append({'error': reason(error)})
+    return results

@@ -1,0 +1,183 @@
+"""How VITON-HD's three networks learn: appendix A.3.
+
+Each learns to reconstruct the person in the picture from the garment worn, with the true parse S in place of the
+predicted one (4.1), so none has to wait for another but the ALIAS generator, which is shown garments warped by the
+geometric matching module as it is. They can learn in one run or in three.
+"""
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import ModelError, perceptual
+from keras_models import optimizers as rules
+from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, segmentation
+from keras_models.viton.chain import CLASSES, UPPER, Config, part
+
+FEATURES = 'features'
+
+
+def discriminators(config: Config) -> dict[str, keras.Model]:
+    """What learns beside the generators: of S given X (eq. 10), and of the picture given S_div (eq. 14)."""
+    found = {}
+    if 'segmentation' in config.learn:
+        own = part(config, 'segmentation')
+        X = sum(segmentation.CHANNELS[name] for name in _shown(own))
+        found['segmentation_discriminator'] = adversary.build('segmentation_discriminator', X + CLASSES, own.size,
+                                                              width=own.width)
+    if 'alias' in config.learn:
+        own, S_div = part(config, 'alias'), len(alias.GROUPS) + 1
+        found['alias_discriminator'] = adversary.build('alias_discriminator', S_div + 3, own.size, spectral=True,
+                                                       width=own.width)
+    return found
+
+
+def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
+    """Adam for everything that learns, each with the rates of A.3."""
+    found = {}
+    for name in config.learn:
+        own = part(config, name)
+        found[name] = rules.Adam(own.learning_rate, own.beta_1, own.beta_2, epsilon=1e-8)
+        if hasattr(own, 'discriminator_rate'):
+            found[f'{name}_discriminator'] = rules.Adam(own.discriminator_rate, own.beta_1, own.beta_2, epsilon=1e-8)
+    return found
+
+
+def files(config: Config) -> list[str]:
+    """What training reads beside the data: published weights.
+
+    Raises:
+      ModelError: the perceptual loss has a weight, and there are none.
+    """
+    if 'alias' not in config.learn or not part(config, 'alias').lambda_percept:
+        return []
+    if not config.features:
+        raise ModelError('model.features: the perceptual loss (eq. 16) needs weights of VGG-19; give torchvision\'s '
+                         'vgg19-dcbb9e9d.pth or a run of vgg_e_imagenet, or do without by '
+                         '--set model.alias.lambda_percept=0.')
+    return [config.features]
+
+
+def frozen(config: Config) -> dict[str, keras.Model]:
+    """Networks that losses ask and nothing trains: F of eq. (16), if it is to be asked."""
+    return {FEATURES: perceptual.load(config.features)} if files(config) else {}
+
+
+def notes(config: Config) -> list[str]:
+    """What a reader of a run's report has to know of its losses."""
+    if 'alias' not in config.learn:
+        return []
+    own = part(config, 'alias')
+    said = [] if own.lambda_percept else ['the perceptual loss of eq. (16) was off (model.alias.lambda_percept)']
+    if own.lambda_L1:
+        said.append(f'{own.lambda_L1:g} times the mean absolute difference to the true picture was added to eq. (13) '
+                    '(model.alias.lambda_L1)')
+    return said
+
+
+def loss_fn(nets: dict[str, keras.Model], batch: dict, seed, training: bool, config: Config):
+    """The losses of all that learn, from one forward pass: each moves the weights of its own network alone.
+
+    Args:
+      batch: as `data_prep.tryon` makes it, of pictures of the model's size; a row with `real` 0 counts nothing.
+
+    Returns:
+      Losses by network and what they consist of, each name -> (sum, number of rows).
+    """
+    S = tf.one_hot(batch['parse'], CLASSES)
+    losses: dict[str, tf.Tensor] = {}
+    parts: dict[str, tf.Tensor] = {}
+    if 'segmentation' in config.learn:
+        found, of = _segmentation(nets, batch, S, seed, training, config)
+        losses, parts = losses | found, parts | of
+    if {'geometric_matching', 'alias'} & {*config.learn}:
+        learns = 'geometric_matching' in config.learn
+        inputs = chain.matching_inputs(part(config, 'geometric_matching'), batch, S[..., UPPER:UPPER + 1])
+        theta = nets['geometric_matching'](inputs, training=training and learns)  # [B, 2, 5, 5]
+        if learns:
+            found, of = _geometric_matching(batch, S, inputs['cloth'], theta, config)
+            losses, parts = losses | found, parts | of
+        if 'alias' in config.learn:
+            found, of = _alias(nets, batch, S, theta, seed, training, config)
+            losses, parts = losses | found, parts | of
+    rows = tf.reduce_sum(batch['real'])
+
+    def summed(values):  # of [B] each; also where a padded row is not a number
+        return {name: (tf.reduce_sum(tf.where(batch['real'] > 0, tf.cast(value, tf.float32), 0.0)), rows)
+                for name, value in values.items()}
+    return summed(losses), summed(parts)
+
+
+def _shown(own: segmentation.Config) -> list[str]:
+    """X of eq. (10): what the segmentation generator is given, but for noise."""
+    return [name for name in own.inputs if name != 'noise']
+
+
+def _mean(values):
+    """[B, …] -> [B]."""
+    return tf.reduce_mean(tf.reshape(values, [tf.shape(values)[0], -1]), 1)
+
+
+def _segmentation(nets, batch, S, seed, training, config):
+    """L_S = L_cGAN + lambda_CE L_CE (eq. 8), L_cGAN by LSGAN."""
+    own = part(config, 'segmentation')
+    inputs = chain.segmentation_inputs(own, batch, seed)
+    logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
+    S = geometry.nearest(S, *own.size)
+    L_CE = _mean(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); of logits for either output
+    X = tf.concat([inputs[name] for name in _shown(own)], -1)
+    D = nets['segmentation_discriminator']
+    fake = D(tf.concat([X, segmentation.probabilities(logits, own)], -1), training=training)
+    real = D(tf.concat([X, S], -1), training=False)  # by the same weights, see `layers.Convolution`
+    L_cGAN, L_D = adversary.lsgan(real, fake)
+    right = _mean(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
+    return ({'segmentation': L_cGAN + own.lambda_CE * L_CE, 'segmentation_discriminator': L_D},
+            {'L_CE': L_CE, 'L_cGAN/segmentation': L_cGAN, 'accuracy': right})
+
+
+def _geometric_matching(batch, S, cloth, theta, config):
+    """L_warp = |I_c - W(c, theta)| + lambda_const L_const (eq. 11)."""
+    own = part(config, 'geometric_matching')
+    spline = geometric_matching.spline(own)
+    W = geometry.sample(cloth, spline.grid(theta, *own.size))
+    worn = S[..., UPPER:UPPER + 1]
+    I_c = geometry.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, as garments are photographed
+    L_1, L_const = _mean(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
+    return ({'geometric_matching': L_1 + own.lambda_const * L_const}, {'L_warp': L_1, 'L_const': L_const})
+
+
+def _alias(nets, batch, S, theta, seed, training, config):
+    """L_I = L_cGAN + lambda_FM L_FM + lambda_percept L_percept (eq. 13), L_cGAN by the hinge loss."""
+    own = part(config, 'alias')
+    inputs = chain.alias_inputs(batch, S, *chain.warped(config, batch, theta))
+    true, made = batch['image'], nets['alias']({**inputs, 'seed': seed}, training=training)
+    D = nets['alias_discriminator']
+    fake = D(tf.concat([inputs['S_div'], made], -1), training=training)
+    real = D(tf.concat([inputs['S_div'], true], -1), training=False)
+    L_cGAN, L_D = adversary.hinge(real, fake)
+    L_FM, L_1 = adversary.feature_matching(real, fake), _mean(tf.abs(true - made))
+    L_I = L_cGAN + own.lambda_FM * L_FM + own.lambda_L1 * L_1
+    parts = {'L_cGAN/alias': L_cGAN, 'L_FM': L_FM, 'L_1': L_1}
+    if FEATURES in nets:
+        parts['L_percept'] = perceptual.loss(nets[FEATURES], made, true, own.feature_weights)
+        L_I += own.lambda_percept * parts['L_percept']
+    return {'alias': L_I, 'alias_discriminator': L_D}, parts
+
+
+def pictures(nets: dict[str, keras.Model], batch: dict, config: Config):
+    """What the networks make of a batch, side by side, for people to look at: the parse, the garment as it is warped,
+    and the picture, as far as there are networks for them; the true picture last.
+
+    Returns:
+      uint8 [B, H, several W, 3].
+    """
+    seed, S = tf.constant([1, 0]), tf.one_hot(batch['parse'], CLASSES)
+    shown = []
+    if 'segmentation' in nets:
+        parse = chain.segment(nets['segmentation'], config, batch, seed)
+        shown.append(tf.gather(chain.COLOURS / 127.5 - 1, tf.argmax(parse, -1)))
+    if 'geometric_matching' in nets:
+        cloth, mask = chain.warp(nets['geometric_matching'], config, batch, S[..., UPPER:UPPER + 1])
+        shown.append(cloth)
+        if 'alias' in nets:
+            shown.append(chain.synthesise(nets['alias'], batch, S, cloth, mask, seed))
+    both = tf.concat([tf.cast(picture, tf.float32) for picture in (*shown, batch['image'])], 2)
+    return tf.cast(tf.round(127.5 * (tf.clip_by_value(both, -1, 1) + 1)), tf.uint8)

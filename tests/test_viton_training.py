@@ -1,0 +1,232 @@
+"""Appendix A.3: the losses of the three networks, and how they learn in the one trainer."""
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data_prep import UserError, sample_people, tryon_job
+from keras_models import ModelError
+from keras_models.viton import chain, geometric_matching, geometry, try_on
+from pipelines import checkpoints, config, export, strategy, train, trainer
+
+CONFIG = """\
+name: people
+data:
+  module: data_prep.tryon
+  folder: {folder}
+  train: [train_pairs.txt]
+  validation_fraction: 0.3
+  test: [test_pairs.txt]
+input: {{rows: 4, rows_multiple_of: 2, size: [64, 64]}}
+model:
+  module: keras_models.viton.try_on
+  low: [32, 32]
+  segmentation: {{width: 0.0625}}
+  geometric_matching: {{width: 0.0625, synchronized: true}}
+  alias: {{width: 0.0625, lambda_percept: 0}}
+train: {{steps: 4, checkpoint_every: 2, validate_every: 4, log_every: 2, average_checkpoints: 1}}
+"""
+LEARNING = {'segmentation', 'segmentation_discriminator', 'geometric_matching', 'alias', 'alias_discriminator'}
+SEED = tf.constant([1, 2])
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _plain_graphs():
+    """Rewriting a graph of 35,000 operations takes as long as building it; here each is run a few times."""
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})
+    yield
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False})
+
+
+@pytest.fixture(scope='module')
+def people(tmp_path_factory):
+    """A configuration of made people, and their examples."""
+    folder = tmp_path_factory.mktemp('people')
+    sample_people.write_people(str(folder), 12, 2, (160, 120))
+    file = folder / 'people.yaml'
+    file.write_text(CONFIG.format(folder=folder))
+    examples = str(folder / 'examples')
+    tryon_job.run(config.load(str(file)).data, examples, [])
+    return str(file), examples
+
+
+def made(people, *overrides):
+    file, examples = people
+    resolved = config.load(file, overrides)
+    return trainer.Trainer(resolved, strategy.make(resolved.train), examples, resolved.train.jit is True)
+
+
+@pytest.fixture(scope='module')
+def whole(people):
+    """A trainer of all three networks after one step, and what `first_step` found."""
+    it = made(people)
+    return it, first_step(it)
+
+
+def first_step(it):
+    """The losses of the first step, and each optimizer's second moments after it."""
+    found = values(it._train(batch_of(it)))
+    return found, {name: [moment.numpy() for moment in optimizer._velocities]
+                   for name, optimizer in it.optimizers.items()}
+
+
+def batch_of(it):
+    batch = next(iter(it._dataset('train')))
+    batch.pop('id')
+    return batch
+
+
+def values(totals):
+    return {name: float(value / rows) for name, (value, rows) in totals.items()}
+
+
+def weights(path):
+    reader = tf.train.load_checkpoint(path)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+            if not name.startswith('save_counter')}
+
+
+# ---- L_const, eq. (12)
+
+def test_moving_stretching_and_turning_the_grid_costs_nothing():
+    spline = geometry.Spline()
+    x, y = spline.P.T.reshape(2, 5, 5)
+    moved = np.stack([np.stack(each) for each in ((0 * x, 0 * y), (0 * x + 0.3, 0 * y - 0.1), (0.2 * x, -0.4 * y),
+                                                  (0.3 * y, -0.2 * x))]).astype(np.float32)
+    np.testing.assert_allclose(geometric_matching.second_order(moved, spline), 0, atol=1e-5)
+
+
+def test_one_point_moved_is_eq_12_by_hand():
+    """The middle one by (a, 0): it is unlike its neighbours left and right, and so are four others of one of theirs."""
+    a, d, spline = 0.1, 0.5, geometry.Spline()
+    theta = np.zeros([1, 2, 5, 5], np.float32)
+    theta[0, 0, 2, 2] = a
+    # Itself: left and right differ by 2a in length and not in direction; above and below are equally far, and
+    # d0 x d1 is (-a)(d) - (d)(a)... of slopes: dy0 dx1 - dy1 dx0 = -d (-a) - d (-a) = 2 a d.
+    own = 2 * a + 2 * a * d
+    beside = 2 * a                                        # left and right of it: one neighbour is a nearer or farther
+    above = 2 * (np.hypot(a, d) - d) + 2 * a * d          # above and below of it: longer, and its slope is not vertical
+    found = geometric_matching.second_order(theta, spline)
+    np.testing.assert_allclose(found, [own + beside + above], rtol=1e-4)
+
+
+def test_gradients_are_finite_where_nothing_is_moved_and_where_points_meet():
+    spline, theta = geometry.Spline(), tf.Variable(np.zeros([2, 2, 5, 5], np.float32))
+    theta[1, 0, 2, 2].assign(0.5)  # onto its neighbour
+    with tf.GradientTape() as tape:
+        loss = geometric_matching.second_order(theta, spline)
+    assert np.isfinite(tape.gradient(loss, theta)).all()
+
+
+# ---- the losses together, and in the trainer
+
+def test_losses_are_sums_of_their_parts_by_the_papers_weights(whole):
+    it, _ = whole
+    losses, parts = (values(found) for found in try_on.loss_fn(it.nets, batch_of(it), SEED, False, it.config.model))
+    assert {*losses} == LEARNING
+    assert losses['segmentation'] == pytest.approx(parts['L_cGAN/segmentation'] + 10 * parts['L_CE'], rel=1e-5)
+    assert losses['geometric_matching'] == pytest.approx(parts['L_warp'] + 0.04 * parts['L_const'], rel=1e-5)
+    assert losses['alias'] == pytest.approx(parts['L_cGAN/alias'] + 10 * parts['L_FM'], rel=1e-5)
+
+
+def test_rows_that_fill_up_a_batch_count_nothing(whole):
+    it, _ = whole
+    batch = batch_of(it)
+    two = try_on.loss_fn(it.nets, {name: x[:2] for name, x in batch.items()}, SEED, False, it.config.model)
+    filled = {name: tf.concat([x[:2], tf.zeros_like(x[2:])], 0) for name, x in batch.items()}
+    for one, other in zip(two, try_on.loss_fn(it.nets, filled, SEED, False, it.config.model)):
+        assert values(one) == pytest.approx(values(other), rel=1e-4)
+
+
+def test_the_papers_rates_and_an_optimizer_for_each():
+    rates = {name: (round(float(each.learning_rate), 9), each.beta_1, each.beta_2)
+             for name, each in try_on.optimizers(chain.Config()).items()}
+    assert rates == {'segmentation': (4e-4, 0.5, 0.999), 'segmentation_discriminator': (4e-4, 0.5, 0.999),
+                     'geometric_matching': (2e-4, 0.5, 0.999), 'alias': (1e-4, 0, 0.9),
+                     'alias_discriminator': (4e-4, 0, 0.9)}
+
+
+def test_the_perceptual_loss_is_off_only_if_told():
+    with pytest.raises(ModelError, match='model.features: .*VGG-19.*lambda_percept=0'):
+        try_on.files(chain.Config())
+    assert try_on.files(chain.Config(features='vgg.pth')) == ['vgg.pth']
+    off = chain.Config(alias={'lambda_percept': 0.0})
+    assert try_on.files(off) == [] and 'was off' in try_on.notes(off)[0]
+
+
+def test_two_replicas_change_nothing(people, whole):
+    """One step: losses, and the optimizers' second moments, which after one step are the squared gradients.
+
+    Batch normalisation of four maps of one place is not well conditioned. And of later steps one cannot ask it at all:
+    Adam with beta_1 0 moves a weight whose gradient is all but zero by its whole rate, to the side rounding decides.
+    """
+    _, (losses, squares) = whole
+    found, others = first_step(made(people, 'train.strategy=mirrored'))
+    assert found == pytest.approx(losses, rel=1e-4, abs=1e-5)
+    for name, square in squares.items():
+        largest = max(np.sqrt(one.max()) for one in square)
+        for one, other in zip(square, others[name]):
+            np.testing.assert_allclose(np.sqrt(other), np.sqrt(one), rtol=1e-2, atol=5e-3 * largest)
+
+
+def test_a_run_in_two_parts_ends_as_one_in_one_to_the_bit(people, whole, tmp_path):
+    """Generators, discriminators, what spectral and batch normalisation keep, and five optimizers."""
+    it, _ = whole
+    path = tf.train.CheckpointManager(it.checkpoint, str(tmp_path / 'half'), 1).save(it.global_step)
+    again = made(people)
+    with again.strategy.scope():
+        checkpoints.resume(again.checkpoint, again.nets, path)
+    assert again.global_step == it.global_step
+    ids = []
+    for one in (it, again):
+        batches = iter(one._dataset('train'))
+        for _ in range(2):
+            batch = next(batches)
+            ids.append(batch.pop('id').numpy().tolist())
+            one._train(batch)
+    assert ids[:2] == ids[2:]
+    one, two = (weights(each.checkpoint.write(str(tmp_path / name))) for name, each in (('one', it), ('two', again)))
+    assert {*one} == {*two} and {name.split('/')[1] for name in one if name.startswith('optimizers')} == LEARNING
+    assert any(name.startswith('nets/alias_discriminator') and name.split('/')[2].endswith(':u') for name in one)
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, two[name], err_msg=name)
+
+
+def test_three_runs_make_one_model(people, tmp_path):
+    """Each stage learns in a run of its own; the last starts from the others, which it leaves as they are."""
+    file, examples = people
+    for name in ('segmentation', 'geometric_matching'):
+        found = trainer.train(config.load(file, [f'model.learn=[{name}]', 'train.steps=2']), examples,
+                              str(tmp_path / name))
+        assert {*found['parameters']} - {'segmentation_discriminator'} == {name}
+        with pytest.raises(ModelError, match=f'teaches {name} alone holds no .*cannot be exported'):
+            export.check(config.load(file, [f'model.learn=[{name}]']))
+    runs = [str(tmp_path / name) for name in ('segmentation', 'geometric_matching')]
+    alone = ['model.learn=[alias]', 'train.steps=2']
+    with pytest.raises(UserError, match='no weights of geometric_matching, which do not learn here'):
+        trainer.train(config.load(file, [*alone, f'train.init_from={runs[0]}']), examples, str(tmp_path / 'lost'))
+    last = config.load(file, [*alone, f'train.init_from=[{", ".join(runs)}]'])
+    train.check(last)
+    found = trainer.train(last, examples, str(tmp_path / 'alias'))
+    assert {*found['parameters']} == {'segmentation', 'geometric_matching', 'alias', 'alias_discriminator'}
+    before, after = checkpoints.read(os.path.join(runs[1], 'weights')), checkpoints.read(
+        str(tmp_path / 'alias' / 'weights'))
+    for name, value in before['geometric_matching'].items():
+        np.testing.assert_array_equal(value, after['geometric_matching'][name])
+    assert 'was off' in found['notes'][0]
+
+
+def test_the_garment_learns_to_lie_on_the_person(people):
+    """Twelve people by heart: L_warp falls below two thirds of what leaving the garment where it is costs."""
+    it = made(people, 'model.learn=[geometric_matching]', 'model.geometric_matching.width=0.25',
+              'model.geometric_matching.learning_rate=1e-3')
+    batch = batch_of(it)
+    still = dataclasses.replace(it.config.model, geometric_matching={})
+    inputs = chain.matching_inputs(chain.part(still, 'geometric_matching'), batch, tf.zeros([4, 64, 64, 1]))
+    assert inputs['cloth'].shape == (4, 32, 32, 3)
+    first = values(it._train(batch))['L_warp']
+    for _ in range(60):
+        last = values(it._train(batch))['L_warp']
+    assert last < 2 / 3 * first
