@@ -9,7 +9,7 @@ import time
 
 import tensorflow as tf
 
-from keras_models.viton import try_on
+from keras_models.viton import chain, try_on
 
 
 def main() -> None:
@@ -22,16 +22,16 @@ def main() -> None:
     config = try_on.Config(preset=args.preset, size=[args.height, args.width])
     nets, seed = try_on.build(config), tf.constant([1, 0])
     given = {name: tf.random.stateless_uniform([1, *config.size, channels], [1, number], -1.0, 1.0)
-             for number, (name, channels) in enumerate(try_on.GIVEN.items())}
+             for number, (name, channels) in enumerate({'agnostic': 3, 'pose': 3, 'cloth': 3, 'cloth_mask': 1}.items())}
     given['cloth_mask'] = tf.cast(given['cloth_mask'] > 0, tf.float32)
-    given['agnostic_parse'] = tf.random.stateless_uniform([1, *config.size], [1, 9], 0, try_on.CLASSES, tf.int32)
-    parse = tf.one_hot(given['agnostic_parse'], try_on.CLASSES)
+    given['agnostic_parse'] = tf.random.stateless_uniform([1, *config.size], [1, 9], 0, chain.CLASSES, tf.int32)
+    parse = tf.one_hot(given['agnostic_parse'], chain.CLASSES)
     stages = {
-        'segmentation': lambda: try_on.segment(nets['segmentation'], config, given, seed),
-        'geometric_matching and warp': lambda: try_on.warp(nets['geometric_matching'], config, given,
+        'segmentation': lambda: chain.segment(nets['segmentation'], config, given, seed),
+        'geometric_matching and warp': lambda: chain.warp(nets['geometric_matching'], config, given,
                                                            given['cloth_mask']),
-        'alias': lambda: try_on.synthesise(nets['alias'], given, parse, given['cloth'], given['cloth_mask'], seed),
-        'whole chain': lambda: try_on.try_on(nets, config, given, seed)}
+        'alias': lambda: chain.synthesise(nets['alias'], given, parse, given['cloth'], given['cloth_mask'], seed),
+        'whole chain': lambda: chain.try_on(nets, config, given, seed)}
     for name, compute in stages.items():
         run, seconds = tf.function(compute), []
         for _ in range(args.rounds + 1):  # the first one traces
