@@ -34,3 +34,8 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, epsilon_ls: float = 0.0)
             return tf.reshape(tf.tensor_scatter_nd_sub(rows, at, here), tf.shape(z))
         return (loss, nll), gradient
     return both(tf.cast(logits, tf.float32))
+
+
+def row_means(x: tf.Tensor) -> tf.Tensor:
+    """[B, …] -> [B], in float32."""
+    return tf.reduce_mean(tf.cast(x, tf.float32), [*range(1, x.shape.rank)])

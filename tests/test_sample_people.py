@@ -132,10 +132,10 @@ def test_the_deformation_is_known(people):
         assert np.array_equal(np.isfinite(person.flow[..., 0]), person.parse == UPPER)
         where = interior(person)
         assert where.sum() > .6 * (person.parse == UPPER).sum()
-        expected = (warped(person) * person.light[..., None])[where]
+        expected = np.clip(warped(person) * person.light[..., None], 0, 255)[where]  # no level is above white
         error = np.abs(expected - person.image[where])
         assert np.mean(error) < .5  # OpenCV rounds places to 1/32 of a pixel
-        assert np.mean(error > 4) < .02  # where torso and sleeve share a pixel of the seam
+        assert np.mean(error > 4) < .01  # where torso and sleeve share a pixel of the seam
         known.append(np.abs(warped(person)[where] - person.image[where]).mean())
         identity.append(np.abs(person.cloth[where].astype(float) - person.image[where]).mean())
     assert np.mean(known) < .25 * np.mean(identity)  # light and shade are small, the deformation is not

@@ -11,6 +11,7 @@ import tensorflow_addons as tfa
 from tensorflow import keras
 
 from keras_models.layers import even
+from keras_models.losses import row_means
 from keras_models.viton.layers import EPSILON, Convolution
 
 KERNEL = 4  # height and width of all convolutions
@@ -89,19 +90,15 @@ def parameters(maps: int, width: float = 1.0, layers: int = 3, scales: int = 2) 
     return scales * sum(step.parameters for step in steps(maps, width, layers))
 
 
-def _mean(x):
-    """[B, ...] -> [B]."""
-    return tf.reduce_mean(tf.cast(x, tf.float32), [*range(1, x.shape.rank)])
-
-
 def lsgan(real: Outputs, fake: Outputs) -> tuple[tf.Tensor, tf.Tensor]:
     """Least squares towards 1 and 0 (Mao et al. 2017, eq. 9), which is what A.3 means by eq. (10); summed over the
     scales and the discriminator's halved, as in pix2pixHD.
 
     Returns the generator's and the discriminator's loss, [B] each.
     """
-    generator = tf.add_n([_mean((maps[-1] - 1) ** 2) for maps in fake])
-    discriminator = tf.add_n([_mean((maps[-1] - 1) ** 2) for maps in real] + [_mean(maps[-1] ** 2) for maps in fake])
+    generator = tf.add_n([row_means((maps[-1] - 1) ** 2) for maps in fake])
+    discriminator = tf.add_n([row_means((maps[-1] - 1) ** 2) for maps in real]
+                             + [row_means(maps[-1] ** 2) for maps in fake])
     return generator, discriminator / 2
 
 
@@ -110,9 +107,9 @@ def hinge(real: Outputs, fake: Outputs) -> tuple[tf.Tensor, tf.Tensor]:
 
     Returns the generator's and the discriminator's loss, [B] each.
     """
-    generator = tf.add_n([-_mean(maps[-1]) for maps in fake])
-    discriminator = tf.add_n([_mean(tf.nn.relu(1 - maps[-1])) for maps in real]
-                             + [_mean(tf.nn.relu(1 + maps[-1])) for maps in fake])
+    generator = tf.add_n([-row_means(maps[-1]) for maps in fake])
+    discriminator = tf.add_n([row_means(tf.nn.relu(1 - maps[-1])) for maps in real]
+                             + [row_means(tf.nn.relu(1 + maps[-1])) for maps in fake])
     return generator / len(fake), discriminator / len(fake)
 
 
@@ -121,6 +118,6 @@ def feature_matching(real: Outputs, fake: Outputs) -> tf.Tensor:
 
     Returns [B].
     """
-    found = [_mean(tf.abs(tf.stop_gradient(one) - other))
+    found = [row_means(tf.abs(tf.stop_gradient(one) - other))
              for truth, made in zip(real, fake) for one, other in zip(truth[:-1], made[:-1])]
     return tf.add_n(found) / len(fake)

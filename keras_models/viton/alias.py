@@ -15,7 +15,7 @@ from tensorflow import keras
 
 from keras_models.layers import even, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import EPSILON, Convolution, Cost, convolution_cost, instance_norm
+from keras_models.viton.layers import EPSILON, Convolution, Cost, check_size, convolution_cost, instance_norm
 
 CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the last one's size
 MASKED = 5  # so many of them standardise the misaligned region apart (A.2)
@@ -71,9 +71,7 @@ class Config:
     beta_2: float = 0.9
 
     def __post_init__(self):
-        if len(self.size) != 2 or any(side < 1 or side % MULTIPLE for side in self.size):
-            raise ValueError(f'size is height and width, each a multiple of {MULTIPLE}, as the picture is doubled '
-                             f'{len(CHANNELS) - 1} times; it is {self.size}')
+        check_size(self.size, MULTIPLE, f'the picture is doubled {len(CHANNELS) - 1} times')
 
 
 class Shape(NamedTuple):

@@ -64,6 +64,11 @@ def part(config: Config, name: str) -> Any:
     return module.Config(**values, **({'size': size} if size else {}))
 
 
+def pixels(picture) -> tf.Tensor:
+    """Levels of [-1, 1] -> uint8."""
+    return tf.cast(tf.round(127.5 * (tf.clip_by_value(picture, -1, 1) + 1)), tf.uint8)
+
+
 def noise(seed, shape):
     """1 where a standard normal draw is over 1, else 0: what the authors' code gives the segmentation generator."""
     return tf.cast(tf.random.stateless_normal(shape, seed, alg='philox') > 1, tf.float32)

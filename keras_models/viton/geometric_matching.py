@@ -14,7 +14,7 @@ from tensorflow import keras
 from keras_models import initializers
 from keras_models.layers import dense_cost, even
 from keras_models.viton import geometry
-from keras_models.viton.layers import EPSILON, Cost, convolution_cost
+from keras_models.viton.layers import EPSILON, Cost, check_size, convolution_cost
 
 # Figure 11: a convolution's size, stride and channels.
 EXTRACTOR = ((4, 2, 64), (4, 2, 128), (4, 2, 256), (4, 2, 512), (3, 1, 512), (3, 1, 512))
@@ -54,9 +54,7 @@ class Config:
     beta_2: float = 0.999
 
     def __post_init__(self):
-        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
-            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the maps are halved five '
-                             f'times and more; it is {self.size}')
+        check_size(self.size, SMALLEST, 'the maps are halved five times and more')
         if self.grid < 2:
             raise ValueError(f'grid must be 2 or more control points a side; it is {self.grid}')
 

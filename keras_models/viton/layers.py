@@ -87,6 +87,16 @@ class Convolution(keras.layers.Layer):
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
 
 
+def check_size(size: list[int], multiple: int, why: str) -> None:
+    """Refuses what is not a height and a width that a network can take.
+
+    Raises:
+      ValueError
+    """
+    if len(size) != 2 or any(side < 1 or side % multiple for side in size):
+        raise ValueError(f'size is height and width, each a multiple of {multiple}, as {why}; it is {size}')
+
+
 class Cost(NamedTuple):
     """What a layer is and costs: its output's height and width, channels, parameters, multiply-adds of a picture."""
     name: str

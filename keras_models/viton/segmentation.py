@@ -11,7 +11,7 @@ from tensorflow import keras
 
 from keras_models.layers import Dropout, even, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import Convolution, Cost, convolution_cost, instance_norm
+from keras_models.viton.layers import Convolution, Cost, check_size, convolution_cost, instance_norm
 
 CLASSES = 13
 CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}
@@ -49,9 +49,7 @@ class Config:
     beta_2: float = 0.999
 
     def __post_init__(self):
-        if len(self.size) != 2 or any(side < 1 or side % SMALLEST for side in self.size):
-            raise ValueError(f'size is height and width, each a multiple of {SMALLEST}, as the maps are halved '
-                             f'{len(WIDTHS) - 1} times and normalised; it is {self.size}')
+        check_size(self.size, SMALLEST, f'the maps are halved {len(WIDTHS) - 1} times and normalised')
         if not self.inputs or len({*self.inputs}) < len(self.inputs) or not {*self.inputs} <= {*CHANNELS}:
             raise ValueError(f'inputs must name one or more of {", ".join(CHANNELS)}, each once; it is {self.inputs}')
 

@@ -7,7 +7,7 @@ from tensorflow import keras
 
 from keras_models import reason
 from keras_models.layers import by_name
-from keras_models.viton.chain import CLASSES, COLOURS, Config, segment, try_on
+from keras_models.viton.chain import CLASSES, COLOURS, Config, pixels, segment, try_on
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PICTURES = ('image', 'parse', 'warped')  # what `look` gives, encoded
@@ -103,7 +103,7 @@ class TryOn(tf.Module):
 
 def _png(picture) -> tf.Tensor:
     """[h, w, 3] in [-1, 1] -> an encoded picture."""
-    return tf.io.encode_png(tf.cast(tf.round(127.5 * (tf.clip_by_value(picture, -1, 1) + 1)), tf.uint8))
+    return tf.io.encode_png(pixels(picture))
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False) -> TryOn:

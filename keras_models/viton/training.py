@@ -9,6 +9,7 @@ from tensorflow import keras
 
 from keras_models import ModelError, perceptual
 from keras_models import optimizers as rules
+from keras_models.losses import row_means
 from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, segmentation
 from keras_models.viton.chain import CLASSES, UPPER, Config, part
 
@@ -111,24 +112,19 @@ def _shown(own: segmentation.Config) -> list[str]:
     return [name for name in own.inputs if name != 'noise']
 
 
-def _mean(values):
-    """[B, …] -> [B]."""
-    return tf.reduce_mean(tf.reshape(values, [tf.shape(values)[0], -1]), 1)
-
-
 def _segmentation(nets, batch, S, seed, training, config):
     """L_S = L_cGAN + lambda_CE L_CE (eq. 8), L_cGAN by LSGAN."""
     own = part(config, 'segmentation')
     inputs = chain.segmentation_inputs(own, batch, seed)
     logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
     S = geometry.nearest(S, *own.size)
-    L_CE = _mean(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); of logits for either output
+    L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); of logits for either output
     X = tf.concat([inputs[name] for name in _shown(own)], -1)
     D = nets['segmentation_discriminator']
     fake = D(tf.concat([X, segmentation.probabilities(logits, own)], -1), training=training)
     real = D(tf.concat([X, S], -1), training=False)  # by the same weights, see `layers.Convolution`
     L_cGAN, L_D = adversary.lsgan(real, fake)
-    right = _mean(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
+    right = row_means(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
     return ({'segmentation': L_cGAN + own.lambda_CE * L_CE, 'segmentation_discriminator': L_D},
             {'L_CE': L_CE, 'L_cGAN/segmentation': L_cGAN, 'accuracy': right})
 
@@ -140,7 +136,7 @@ def _geometric_matching(batch, S, cloth, theta, config):
     W = geometry.sample(cloth, spline.grid(theta, *own.size))
     worn = S[..., UPPER:UPPER + 1]
     I_c = geometry.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, as garments are photographed
-    L_1, L_const = _mean(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
+    L_1, L_const = row_means(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
     return ({'geometric_matching': L_1 + own.lambda_const * L_const}, {'L_warp': L_1, 'L_const': L_const})
 
 
@@ -153,7 +149,7 @@ def _alias(nets, batch, S, theta, seed, training, config):
     fake = D(tf.concat([inputs['S_div'], made], -1), training=training)
     real = D(tf.concat([inputs['S_div'], true], -1), training=False)
     L_cGAN, L_D = adversary.hinge(real, fake)
-    L_FM, L_1 = adversary.feature_matching(real, fake), _mean(tf.abs(true - made))
+    L_FM, L_1 = adversary.feature_matching(real, fake), row_means(tf.abs(true - made))
     L_I = L_cGAN + own.lambda_FM * L_FM + own.lambda_L1 * L_1
     parts = {'L_cGAN/alias': L_cGAN, 'L_FM': L_FM, 'L_1': L_1}
     if FEATURES in nets:
@@ -180,4 +176,4 @@ def pictures(nets: dict[str, keras.Model], batch: dict, config: Config):
         if 'alias' in nets:
             shown.append(chain.synthesise(nets['alias'], batch, S, cloth, mask, seed))
     both = tf.concat([tf.cast(picture, tf.float32) for picture in (*shown, batch['image'])], 2)
-    return tf.cast(tf.round(127.5 * (tf.clip_by_value(both, -1, 1) + 1)), tf.uint8)
+    return chain.pixels(both)
