@@ -1,6 +1,14 @@
-"""Weights by name: what checkpoints and SavedModels hold, whether they fit, and their mean."""
+"""Checkpoints: which of a run's are whole; and weights by name: what they hold, whether they fit, and their mean.
+
+    <run>/checkpoints/ckpt-20.index, ckpt-20.data-00000-of-00001    TensorFlow's own
+    <run>/checkpoints/ckpt-20.sha256                                their hashes, written after them
+    <run>/checkpoints/damaged-ckpt-30.…                             one that differs from its hashes, set aside
+
+A checkpoint counts by its hashes: a write that was killed left none, and a byte that changed since then is found.
+"""
 import json
 import os
+import re
 import types
 from collections.abc import Container, Sequence
 
@@ -9,13 +17,114 @@ import tensorflow as tf
 from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from data_prep import UserError
+from data_prep import UserError, raw_files, records
 from keras_models.layers import by_name
 from pipelines import artifacts
+
+HASHES = '.sha256'
+_SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
+
+
+def write(checkpoint: tf.train.Checkpoint, folder: str, step: int, keep: int) -> str:
+    """Writes `<folder>/ckpt-<step>`, then the hashes by which it counts; the newest `keep` stay, this one among them.
+
+    Killed anywhere in between, or refused by a full disk, it leaves the one before as it was.
+
+    Returns:
+      The checkpoint's path, as TensorFlow names it.
+    """
+    path = os.path.join(folder, f'ckpt-{step}')
+    _tidy(folder, keep)  # a killed write left what takes this one's room
+    try:
+        checkpoint.write(path)
+        records.write_atomically(path + HASHES, json.dumps(_hashes(path), indent=1).encode())
+    finally:
+        _tidy(folder, keep)
+    # Where TensorFlow's own tools look for the newest; here the hashes tell.
+    records.write_atomically(os.path.join(folder, 'checkpoint'), f'model_checkpoint_path: "ckpt-{step}"\n'.encode())
+    return path
+
+
+def present(folder: str) -> list[str]:
+    """The checkpoints in a folder that were written to the end, oldest first."""
+    return sorted((path for path, suffix in _files(folder) if suffix == HASHES), key=step_of)
+
+
+def step_of(path: str) -> int:
+    return int(path.rsplit('-', 1)[1])
+
+
+def sound(folders: Sequence[str], count: int) -> list[str]:
+    """The newest `count` checkpoints whose files are those that were written, oldest first.
+
+    Each that is met on the way and is not is named in a printed line, with what is wrong, and set aside.
+    """
+    paths = {path for folder in folders for path, suffix in _files(folder) if suffix in ('.index', HASHES)}
+    found: list[str] = []
+    for path in sorted(paths, key=step_of, reverse=True):
+        if len(found) == count:
+            break
+        if wrong := _damage(path):
+            _set_aside(path, wrong)
+        else:
+            found.append(path)
+    return found[::-1]
+
+
+def _set_aside(path: str, wrong: str) -> None:
+    folder, name = os.path.split(path)
+    print(f'{path} is not used: {wrong}; it is set aside as damaged-{name}, and the one before is used.', flush=True)
+    for other, suffix in _files(folder):
+        if other == path and _SUFFIXES.fullmatch(suffix):
+            tf.io.gfile.rename(path + suffix, os.path.join(folder, f'damaged-{name}{suffix}'), overwrite=True)
+
+
+def _damage(path: str) -> str | None:
+    """What is wrong with a checkpoint's files, in words; reads all of them."""
+    name = os.path.basename(path) + HASHES
+    try:
+        with tf.io.gfile.GFile(path + HASHES, 'rb') as file:
+            written = dict(json.loads(file.read()))
+    except tf.errors.NotFoundError:
+        return f'there is no {name}, as it was not written to the end'
+    except (ValueError, TypeError):
+        return f'{name} cannot be read'
+    found = _hashes(path)
+    for file in sorted({*written, *found}):
+        if file not in found:
+            return f'{file} is missing'
+        if written.get(file) != found[file]:
+            return f'{file} is not the file that was written (SHA-256 differs)'
+    return None
+
+
+def _hashes(path: str) -> dict[str, str]:
+    """SHA-256 of a checkpoint's files, by name."""
+    return {os.path.basename(path) + suffix: raw_files.sha256(path + suffix)[0]
+            for other, suffix in sorted(_files(os.path.dirname(path)))
+            if other == path and suffix != HASHES and _SUFFIXES.fullmatch(suffix)}
+
+
+def _files(folder: str) -> list[tuple[str, str]]:
+    """All that belongs to checkpoints in a folder, and what killed writes left of any, as (checkpoint, suffix)."""
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    return [(os.path.join(folder, match[1]), match[2]) for name in names
+            if (match := re.fullmatch(r'(ckpt-[0-9]+|checkpoint\.tmp)(.*)', name.rstrip('/')))]
+
+
+def _tidy(folder: str, keep: int) -> None:
+    """Removes what killed writes left, and all but the newest checkpoints: their hashes first, by which they count."""
+    kept = present(folder)[-keep:]
+    for path, suffix in sorted(_files(folder), key=lambda file: (file[1] != HASHES, file)):
+        if path not in kept or not _SUFFIXES.fullmatch(suffix):
+            remove = tf.io.gfile.rmtree if tf.io.gfile.isdir(path + suffix) else tf.io.gfile.remove
+            remove(path + suffix)
 
 
 def save(nets: dict[str, keras.Model], path: str) -> None:
     """Writes the nets' weights alone."""
+    if tf.io.gfile.isdir(f'{path}_temp'):
+        tf.io.gfile.rmtree(f'{path}_temp')  # a killed write left it
     tf.train.Checkpoint(nets=by_name(nets)).write(path)
 
 
@@ -177,11 +286,12 @@ def recorded(weights: str) -> dict:
     return {}
 
 
-def present(folder: str) -> list[str]:
-    """A CheckpointManager's checkpoints that are still there, oldest first; one removed by hand is passed over."""
-    state = tf.train.get_checkpoint_state(folder)
-    paths = state.all_model_checkpoint_paths if state else []
-    return [path for path in paths if tf.io.gfile.exists(f'{path}.index')]
+def foreign(init_from: str | Sequence[str], model: types.ModuleType) -> dict:
+    """Whose weights, under which licence, `train.init_from` names, if not ours: it stays with all that comes of it."""
+    found = [given for path in sources(init_from, model) if (given := recorded(path).get('foreign'))]
+    several = {key: [*dict.fromkeys(each[key] for each in found)] for key in ('source', 'licence')}
+    return {**found[0], 'files': [file for each in found for file in each['files']],
+            **{key: ' and '.join(words) for key, words in several.items()}} if found else {}
 
 
 def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
@@ -202,7 +312,7 @@ def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: 
     """
     check(nets, path)
     try:
-        checkpoint.restore(path).assert_existing_objects_matched()
+        checkpoint.read(path).assert_existing_objects_matched()
     except AssertionError as error:
         raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}); give the configuration it was '
                         'trained with, or another --pipeline_root.') from error

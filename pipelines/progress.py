@@ -15,19 +15,21 @@ class Progress:
       step: the global step.
       steps: where training ends.
       unit: what the rate counts, as tokens or images.
+      stage: whose lines they are.
+      shown: how the names begin of what is shown of every loop.
 
     Attributes:
       validation: the newest validation's metrics.
     """
 
-    def __init__(self, step: tf.Variable, steps: int, unit: str):
-        self.step, self.steps, self.unit = step, steps, unit
+    def __init__(self, step: tf.Variable, steps: int, unit: str, stage: str = 'train', shown: str = 'loss'):
+        self.step, self.steps, self.unit, self._stage, self._shown = step, steps, unit, stage, shown
         self._first, self._started = int(step.numpy()), time.monotonic()
         self._validation = ''
         self.validation: dict[str, float] = {}
         self._out = sys.stdout  # Orbit's own lines are caught while training; these are not
         console = Console(file=self._out)
-        self._bar = Bar(TextColumn('train'), BarColumn(), TextColumn('{task.completed:,.0f}/{task.total:,.0f}'),
+        self._bar = Bar(TextColumn(stage), BarColumn(), TextColumn('{task.completed:,.0f}/{task.total:,.0f}'),
                         TextColumn('{task.description}'), TimeRemainingColumn(),
                         console=console) if console.is_terminal else None
 
@@ -44,14 +46,15 @@ class Progress:
     def train_action(self, output: dict) -> None:
         """An orbit.Action, called after every loop with its means."""
         done = int(self.step.numpy())
-        losses = ', '.join(f'{name} {float(value):.4f}' for name, value in output.items() if name.startswith('loss'))
+        losses = ', '.join(f'{name} {float(value):.4f}' for name, value in output.items()
+                           if name.startswith(self._shown))
         text = f'{losses}, {output[f"{self.unit}_per_second"]:,.0f} {self.unit}/s{self._validation}'
         self._validation = ''
         if self._bar:
             self._bar.update(self._task, completed=done, description=text)
         else:
             left = (time.monotonic() - self._started) / max(1, done - self._first) * (self.steps - done)
-            print(f'train: step {done:,}/{self.steps:,}, {text}, {int(left // 60)}:{int(left % 60):02d} left',
+            print(f'{self._stage}: step {done:,}/{self.steps:,}, {text}, {int(left // 60)}:{int(left % 60):02d} left',
                   file=self._out, flush=True)
 
     def eval_action(self, output: dict) -> None:

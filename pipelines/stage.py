@@ -70,8 +70,13 @@ class Context:
     pipeline: Any
 
 
-def get(name: str) -> Stage:
-    return importlib.import_module(f'pipelines.{name}').STAGE
+def get(name: str, config=None) -> Stage:
+    """The stage of this name, or the one that takes its place for what a configuration trains."""
+    return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
+
+
+def name_of(name: str, config) -> str:
+    return getattr(config.model_module, 'INSTEAD', {}).get(name, name) if config else name
 
 
 def parser(command: str, description: str) -> argparse.ArgumentParser:

@@ -4,13 +4,9 @@ Orbit owns the loop, its summaries and actions. Ours are the step, the input pos
 batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
 restore.
 """
-import contextlib
-import io
 import json
 import math
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable
 
@@ -19,14 +15,12 @@ import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
 from keras_models import layers
-from pipelines import checkpoints, precision
+from pipelines import checkpoints, loop, precision
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
 
-SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # of the first the last are averaged
 DRAWN = 4  # rows of the validation set, of which the model's pictures are kept at every validation
-PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
@@ -252,20 +246,21 @@ def train(config: Config, examples: str, run: str) -> dict:
     if not jit:  # under it XLA refuses the gradient of max-pooling; what it compiles for CPUs and TPUs repeats anyway
         tf.config.experimental.enable_op_determinism()
     trainer = Trainer(config, strategy, examples, jit)
-    started = _start(trainer, run)
+    with loop.errors_in_words(strategy):
+        started = start(trainer, run)
     seconds = time.monotonic()
     with (Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress,
-          _errors_in_words(strategy),
+          loop.errors_in_words(strategy),
           precision.rewriting(config.train.precision, trainer.whole)):
-        _run(trainer, progress, run)
-        last = checkpoints.present(os.path.join(run, SCHEDULED))[-config.train.average_checkpoints:]
+        loop.run(trainer, progress, run)
+        last = loop.sound(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
         checkpoints.assign_mean(trainer.nets, last)
         # Weights that stay as they were given are judged by `evaluate` alone.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': jit, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
-             'vocabulary': trainer.vocabulary, 'foreign': _foreign(trainer),
-             'parameters': {name: int(net.count_params()) for name, net in trainer.nets.items()},
+             'vocabulary': trainer.vocabulary, 'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
+             'parameters': {name: layers.numbers(net) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
              'notes': getattr(trainer.model, 'notes', lambda config: [])(config.model),
@@ -276,115 +271,22 @@ def train(config: Config, examples: str, run: str) -> dict:
     return found
 
 
-def _start(trainer: Trainer, run: str) -> int:
-    """Restores the newest checkpoint in `run`, or else the weights of `init_from`. Returns the step."""
+def start(trainer: Trainer, run: str) -> int:
+    """Restores the newest checkpoint in `run`, or else the weights of `train.init_from`. Returns the step."""
+    return loop.start(trainer, run, lambda: _initial_weights(trainer))
+
+
+def _initial_weights(trainer: Trainer) -> None:
+    """Sets the nets to the weights of `train.init_from`, if it names any."""
     settings = trainer.config.train
-    newest = max((path for kind in (SCHEDULED, INTERRUPTED) for path in checkpoints.present(os.path.join(run, kind))),
-                 key=_step_of, default=None)
-    with trainer.strategy.scope():
-        if newest:
-            checkpoints.resume(trainer.checkpoint, trainer.nets, newest)
-        elif settings.init_from:
-            paths = checkpoints.sources(settings.init_from, trainer.model)
-            if other := [path for path in paths if checkpoints.recorded(path).get('vocabulary') not in (
-                    None, trainer.vocabulary)]:  # the shapes would fit all the same
-                raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
-                                'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
-                                'their examples, or in assets.extra of an exported model).')
-            new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)
-            print(f'train: starting from the weights of {", ".join(paths)}'
-                  f'{"; new: " + ", ".join(new) if new else ""}.', flush=True)
-    started = int(trainer.global_step.numpy())
-    if started:
-        print(f'train: resuming at step {started:,} of {settings.steps:,}.', flush=True)
-    return started
-
-
-def _foreign(trainer: Trainer) -> dict:
-    """Whose weights, under which licence, these began as, if not ours: it stays with all that comes of them."""
-    paths = checkpoints.sources(trainer.config.train.init_from, trainer.model)
-    found = [foreign for path in paths if (foreign := checkpoints.recorded(path).get('foreign'))]
-    several = {key: [*dict.fromkeys(each[key] for each in found)] for key in ('source', 'licence')}
-    return {**found[0], 'files': [file for each in found for file in each['files']],
-            **{key: ' and '.join(words) for key, words in several.items()}} if found else {}
-
-
-def _step_of(path: str) -> int:
-    return int(path.rsplit('-', 1)[1])
-
-
-def _run(trainer: Trainer, progress: Progress, run: str) -> None:
-    """Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals.
-
-    A worker that follows the chief writes nothing: weights and step are the chief's own.
-    """
-    settings, step, chief = trainer.config.train, trainer.global_step, not strategies.follows(trainer.config.train)
-    keep = max(settings.keep_checkpoints, settings.average_checkpoints)
-    managers = {kind: tf.train.CheckpointManager(trainer.checkpoint, os.path.join(run, kind), max_to_keep=count)
-                for kind, count in ((SCHEDULED, keep), (INTERRUPTED, 1))}
-
-    def save(kind) -> str | None:
-        return managers[kind].save(checkpoint_number=step) if chief else None
-    controller = orbit.Controller(
-        global_step=step, trainer=trainer, evaluator=trainer, strategy=trainer.strategy,
-        summary_dir=os.path.join(run, 'tensorboard') if chief else None,
-        steps_per_loop=lambda step: min(every - int(step) % every for every in (
-            settings.log_every, settings.checkpoint_every, settings.validate_every)),
-        train_actions=[progress.train_action, orbit.actions.ConditionalAction(
-            lambda _: step % settings.checkpoint_every == 0 or step == settings.steps, lambda _: save(SCHEDULED))],
-        eval_actions=[progress.eval_action, trainer.validation_action])
-    if not settings.steps and not checkpoints.present(os.path.join(run, SCHEDULED)):
-        save(SCHEDULED)  # weights from elsewhere, as they are
-    # Orbit prints what progress shows.
-    with _stop_at_sigterm(trainer, lambda: save(INTERRUPTED)), contextlib.redirect_stdout(io.StringIO()):
-        while True:
-            # From the step, not from where this process began, so that a resumed run validates where any run does:
-            # at a step whose checkpoint was written before its validation, too.
-            done = int(step.numpy())
-            if int(trainer.validated.numpy()) < done and (not done % settings.validate_every or done == settings.steps):
-                controller.evaluate()
-            if done >= settings.steps:
-                return
-            controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
-
-
-@contextlib.contextmanager
-def _stop_at_sigterm(trainer: Trainer, save: Callable[[], str | None]):
-    """At SIGTERM saves before the next step and leaves with exit code 42: start me again.
-
-    Orbit's own action, made for several workers, would first finish the loop and one more.
-    """
-    def stop(*_):
-        trainer.before_step = save_and_leave
-
-    def save_and_leave():
-        path = save()
-        print(f'train: SIGTERM: {f"saved {path}; " if path else ""}the same command goes on from there.',
-              file=sys.stderr, flush=True)
-        sys.exit(PREEMPTED)
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread: whoever runs this has signals of their own
-        yield
+    if not settings.init_from:
         return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _errors_in_words(strategy: tf.distribute.Strategy):
-    """A damaged record, found inside tf.data, which wraps the sentence in its own error; or a worker that went away."""
-    lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if isinstance(error, lost) and isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            print('train: another worker is gone; start all workers again, they go on from the last checkpoint.',
-                  file=sys.stderr, flush=True)
-            sys.exit(PREEMPTED)
-        for line in str(error).splitlines():
-            if 'UserError: ' in line:
-                raise UserError(line.split('UserError: ', 1)[1]) from error
-        raise
+    paths = checkpoints.sources(settings.init_from, trainer.model)
+    if other := [path for path in paths if checkpoints.recorded(path).get('vocabulary') not in (
+            None, trainer.vocabulary)]:  # the shapes would fit all the same
+        raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
+                        'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
+                        'their examples, or in assets.extra of an exported model).')
+    new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)
+    print(f'train: starting from the weights of {", ".join(paths)}'
+          f'{"; new: " + ", ".join(new) if new else ""}.', flush=True)

@@ -198,7 +198,7 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
     begin = load(f'train.init_from={tmp_path / "a"}', variant='B')
     it = trainer.Trainer(begin, strategy.make(begin.train), examples, False)
     drawn = {variable.name: variable.numpy() for variable in it.nets['classifier'].variables}
-    trainer._start(it, str(tmp_path / 'b'))
+    trainer.start(it, str(tmp_path / 'b'))
     a = checkpoints.read(str(tmp_path / 'a' / 'weights'))['classifier']
     for variable in it.nets['classifier'].variables:
         name = variable.name.split(':')[0]
@@ -206,7 +206,7 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
         np.testing.assert_array_equal(variable, expected)
     other = load('model.width=0.1', f'train.init_from={tmp_path / "a"}', variant='B')
     with pytest.raises(UserError, match='train.init_from: .* at the same width, crop and classes'):
-        trainer._start(trainer.Trainer(other, strategy.make(other.train), examples, False), str(tmp_path / 'c'))
+        trainer.start(trainer.Trainer(other, strategy.make(other.train), examples, False), str(tmp_path / 'c'))
     kept = load(f'train.init_from={tmp_path / "a"}', 'train.steps=0')
     trainer.train(kept, examples, str(tmp_path / 'd'))
     found = checkpoints.read(str(tmp_path / 'd' / 'weights'))['classifier']

@@ -15,7 +15,7 @@ from conftest import ROOT, command
 from data_prep import UserError
 from pipelines import checkpoints, config, pipeline, report, stage, strategy
 from pipelines.config import TrainConfig
-from pipelines.trainer import PREEMPTED
+from pipelines.loop import PREEMPTED
 
 SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from conftest import ROOT, command
 from data_prep import UserError, records, wmt
 from keras_models import layers, transformer
-from pipelines import checkpoints, config, precision, report, strategy, trainer
+from pipelines import checkpoints, config, loop, precision, report, strategy, trainer
 
 
 def losses(config_file, examples, steps, *overrides):
@@ -83,12 +83,12 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     for path in (first, os.path.join(first, 'weights'), str(tmp_path / 'pushed'), str(tmp_path / 'pushed' / '3')):
         resolved = config.load(config_file, [f'train.init_from={path}', 'seed=7'])
         it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
-        assert trainer._start(it, str(tmp_path / 'second')) == 0
+        assert trainer.start(it, str(tmp_path / 'second')) == 0
         found = {name: float(value) for name, value in it.evaluate(tf.constant(-1)).items()}
         assert found == pytest.approx(expected, abs=1e-5)
     wider = config.load(config_file, [f'train.init_from={first}', 'model.d_ff=72'])
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
-        trainer._start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
+        trainer.start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
         checkpoints.find(examples, transformer)
     foreign = str(tmp_path / 'foreign')
@@ -97,7 +97,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
         json.dump({'vocabulary': 'another'}, file)
     resolved = config.load(config_file, [f'train.init_from={foreign}'])
     with pytest.raises(UserError, match='are of other subwords than the data; prepare it again .*data.subword_model'):
-        trainer._start(trainer.Trainer(resolved, strategy.make(resolved.train), examples, False), str(tmp_path / 'new'))
+        trainer.start(trainer.Trainer(resolved, strategy.make(resolved.train), examples, False), str(tmp_path / 'new'))
 
 
 def test_one_trace_a_bucket(config_file, examples):
@@ -245,7 +245,7 @@ def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
     until(child, 'step 35/60')
     child.send_signal(signal.SIGTERM)
     _, errors = child.communicate()
-    assert child.returncode == trainer.PREEMPTED == 42 and 'SIGTERM: saved' in errors
+    assert child.returncode == loop.PREEMPTED == 42 and 'SIGTERM: saved' in errors
     child = start(config_file, killed)
     resumed = int(until(child, r'resuming at step (\d+)').group(1))
     assert 35 <= resumed < 60

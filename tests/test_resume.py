@@ -1,0 +1,225 @@
+"""A training run killed at any moment ends as one that was not: records, losses and weights, bit for bit."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow import keras
+
+from benchmarks import kill_points
+from conftest import ROOT
+from data_prep import input_pipeline, records, wmt
+from keras_models import layers, optimizers, transformer
+from pipelines import checkpoints, config, report, stage, trainer
+
+# 6 steps an epoch; checkpoints at every second of all, validations at others.
+SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',
+            'train.validate_every=3', 'train.average_checkpoints=3']
+EPOCH = 6
+KILLS = {5: 4, EPOCH: EPOCH, 17: 16}  # before step, or as soon as its checkpoint is there -> where it resumes
+LAST = 'checkpoints/ckpt-18'
+
+
+@pytest.fixture(scope='module')
+def few(examples, tmp_path_factory):
+    """The first of the tiny corpus's pairs: an epoch is over soon."""
+    folder, shards = tmp_path_factory.mktemp('few'), []
+    shutil.copy(os.path.join(examples, wmt.SUBWORDS), folder)
+    for split, count in (('train', 16 * EPOCH - 1), ('validation', 16)):
+        part = records.open_split(examples, split)
+        writer = records.ShardWriter(str(folder / f'Split-{split}' / 'part-00000.tfrecord'), wmt.LENGTHS)
+        for record, row in zip(part.read(range(count)), part.index):
+            writer.write(record, **{name: int(row[name]) for name in wmt.LENGTHS})
+        shards.append(writer.close())
+    records.write_manifest(str(folder), shards, wmt.LENGTHS, {}, {
+        'vocabulary': records.read_manifest(examples)['vocabulary']})
+    return str(folder)
+
+
+def next_word(config):
+    """A net with the Transformer's name and arguments that is compiled in a moment: [B, T] -> [B, T, vocab_size]."""
+    inputs, targets = (keras.Input([None], dtype=tf.int32, name=name) for name in ('inputs', 'targets'))
+    seed = layers.seed_input()
+    embed = keras.layers.Embedding(config.vocab_size, 8, name='embed')
+    x = embed(tf.roll(targets, 1, 1)) + tf.reduce_mean(embed(inputs), 1, keepdims=True)
+    x = layers.Dropout(config.P_drop, 'dropout')(x, seed)
+    x = keras.layers.Dense(config.vocab_size, name='logits')(x)
+    return {'transformer': keras.Model([inputs, targets, seed], x)}
+
+
+def plateau(config):
+    """The image papers' optimizer and schedule: every validation that is not far better drops the rate."""
+    del config
+    return {'transformer': optimizers.descent(optimizers.Descent(
+        learning_rate=0.3, factor=2.0, drops=9, watch='loss', patience=1, min_delta=0.3))}
+
+
+def install(patch):
+    patch.setattr(transformer, 'build', next_word)
+    patch.setattr(transformer, 'optimizers', plateau)
+
+
+def train(config_file, examples, run, *overrides):
+    """Trains the small net, and says no more than its command would where that cannot be."""
+    with pytest.MonkeyPatch.context() as patch:
+        install(patch)
+        stage.run_command(lambda: trainer.train(config.load(config_file, [*SETTINGS, *overrides]), examples, run))
+
+
+@pytest.fixture(scope='module')
+def whole(config_file, few, tmp_path_factory):
+    """The run nobody stopped."""
+    folder = tmp_path_factory.mktemp('whole')
+    train(config_file, few, str(folder))
+    return folder
+
+
+def same(one, other, *names):
+    """Every variable; the files may order them otherwise."""
+    for name in names:
+        readers = [tf.train.load_checkpoint(str(run / name)) for run in (one, other)]
+        keys, others = ({key for key in reader.get_variable_to_shape_map() if key[0] != '_'} for reader in readers)
+        assert keys == others
+        for key in keys:
+            np.testing.assert_array_equal(*[reader.get_tensor(key) for reader in readers], err_msg=key)
+
+
+class Killed(BaseException):
+    """Nothing in the trainer catches it, so that it writes no more than after SIGKILL."""
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Step -> (example ids, losses) as last taken; the steps at which to kill; the training records last read."""
+    steps, kills, read = {}, [], []
+    take, take_records, write = trainer.Trainer.train_step, records.Split.read, checkpoints.write
+
+    def kill(step):
+        if kills and step == kills[0]:
+            kills.pop(0)
+            read.clear()
+            raise Killed
+
+    def write_and_kill(checkpoint, folder, step, keep):
+        write(checkpoint, folder, step, keep)
+        kill(step)
+
+    def train_step(self, iterator):
+        step = int(self.global_step.numpy())
+        kill(step)
+        batch = next(iterator)
+        ids = [part.numpy().tolist() for part in self.strategy.experimental_local_results(batch['id'])]
+        take(self, iter([batch]))
+        steps[step] = ids, tf.nest.map_structure(float, self._totals[-1])
+
+    def read_and_tell(self, ids):
+        read.extend(int(i) for i in ids if 'Split-train' in self.shards[0])
+        return take_records(self, ids)
+    monkeypatch.setattr(trainer.Trainer, 'train_step', train_step)
+    monkeypatch.setattr(checkpoints, 'write', write_and_kill)
+    monkeypatch.setattr(records.Split, 'read', read_and_tell)
+    return steps, kills, read
+
+
+@pytest.mark.parametrize('strategy', ['one_device', 'mirrored'])
+def test_killed_three_times_and_not_at_all(config_file, few, tmp_path, watched, monkeypatch, strategy):
+    """Within epoch 0, at its end, in epoch 2; dropout, plateau: records, losses, curves, weights to the bit.
+
+    Of the paper's Adam and schedule test_trainer.py asks the same.
+    """
+    install(monkeypatch)
+    steps, kills, read = watched
+    resolved = config.load(config_file, [*SETTINGS, f'train.strategy={strategy}'])
+    batches = input_pipeline.Batches(records.open_split(few, 'train'), [16], [16], resolved.seed)
+    assert resolved.model.P_drop and batches.steps_per_epoch == EPOCH
+    straight, killed = tmp_path / 'straight', tmp_path / 'killed'
+    found = trainer.train(resolved, few, str(straight))
+    expected, resumed = dict(steps), []
+    steps.clear()
+    kills.extend(KILLS)
+    while kills:
+        with pytest.raises(Killed):
+            trainer.train(resolved, few, str(killed))
+        resumed.append(checkpoints.step_of(checkpoints.present(str(killed / 'checkpoints'))[-1]))
+    again = trainer.train(resolved, few, str(killed))
+    assert resumed == [*KILLS.values()] and again['resumed_at'] == resumed[-1]
+    assert steps == expected and len(steps) == resolved.train.steps
+    assert again['averaged'] == found['averaged'] and again['last'] == found['last']
+    same(straight, killed, 'weights', LAST)
+    curves = [report.curves(str(run / 'tensorboard')) for run in (straight, killed)]
+    assert len(curves[0]['loss']) == 12 and len(curves[0]['validation/loss']) == 6
+    for tag in curves[0]:
+        assert curves[0][tag] == curves[1][tag] or tag.endswith('per_second'), tag
+    reader = tf.train.load_checkpoint(str(straight / LAST))
+    rates = [float(reader.get_tensor(key)) for key in reader.get_variable_to_shape_map() if '/rate/' in key]
+    assert rates and max(rates) < 0.3  # it dropped
+    # The records of the two steps that were left, and no other: none of those before was looked at again.
+    assert sorted(read) == sorted(i for step in (16, 17) for i in batches[step][1])
+
+
+ALONE = 'import sys; sys.path.insert(0, "tests"); import test_resume; test_resume.train(*sys.argv[1:])'
+
+
+@pytest.mark.skipif(not shutil.which('strace'), reason='strace is not installed')
+def test_sigkill_in_the_middle_of_a_checkpoint(config_file, few, whole, tmp_path):
+    """At the eighth rename: a checkpoint takes five, and the third gives its data their name."""
+    killed = subprocess.run(['strace', '-o', os.devnull, '-e', 'rename', '-e', 'inject=rename:signal=SIGKILL:when=8',
+                             sys.executable, '-B', '-W', 'ignore', '-c', ALONE, config_file, few, str(tmp_path)],
+                            cwd=ROOT, capture_output=True, text=True)
+    left = os.listdir(tmp_path / 'checkpoints')
+    assert killed.returncode == -signal.SIGKILL and 'ckpt-4_temp' in left and 'ckpt-2.sha256' in left, killed.stderr
+    train(config_file, few, str(tmp_path))
+    same(whole, tmp_path, 'weights', LAST)
+    assert not [name for name in os.listdir(tmp_path / 'checkpoints') if 'temp' in name or 'damaged' in name]
+
+
+FULL = """
+import os, subprocess, sys
+sys.path.insert(0, 'tests')
+import test_resume
+config_file, examples, run, folder = sys.argv[1:]
+try:
+    test_resume.train(config_file, examples, run)
+except SystemExit as left:
+    print('left with', left.code)
+print(*sorted(os.listdir(folder)))
+subprocess.run(['mount', '-o', 'remount,size=64m', folder], check=True)
+test_resume.train(config_file, examples, run)
+"""
+
+
+@pytest.mark.skipif(bool(subprocess.run(['unshare', '-rm', 'true'], capture_output=True).returncode),
+                    reason='a small file system cannot be mounted here')
+def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tmp_path):
+    """A sentence and exit code 2; two good checkpoints and no litter; with room again the command goes on."""
+    folder = tmp_path / 'checkpoints'
+    folder.mkdir()
+    room = sum(-(-path.stat().st_size // 4096) * 4096 for path in (whole / 'checkpoints').glob('ckpt-18*')) * 5 // 2
+    mount = f'mount -t tmpfs -o size={room} none "$1" && shift && exec "$@"'
+    done = subprocess.run(['unshare', '-rm', 'sh', '-c', mount, 'sh', str(folder), sys.executable, '-W', 'ignore',
+                           '-c', FULL, config_file, few, str(tmp_path), str(folder)], cwd=ROOT, text=True,
+                          capture_output=True)
+    assert done.returncode == 0 and 'Traceback' not in done.stderr, done.stderr
+    assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
+    assert 'No space left on device; free some space and start the same command again' in done.stderr
+    data, index, hashes = '.data-00000-of-00001', '.index', '.sha256'
+    left = ' '.join(f'ckpt-{step}{suffix}' for step in (2, 4) for suffix in (data, index, hashes))
+    assert f'left with 2\ncheckpoint {left}\n' in done.stdout and 'resuming at step 4 of 18' in done.stdout
+    same(whole, tmp_path, 'weights')
+
+
+def test_a_point_of_the_sweep(config_file, examples, tmp_path):
+    """benchmarks/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
+    flags = ['--config', config_file]
+    assert kill_points.kill_after(0.7, 'prepare', flags, tmp_path), (tmp_path / 'said').read_text()
+    kill_points.finish('prepare', flags, tmp_path)
+    assert not list(tmp_path.glob('root/prepare/.partial-*'))
+    [made] = tmp_path.glob('root/prepare/*/examples')
+    for pattern in ('subwords.model', 'Split-*/*'):
+        expected = sorted(pathlib.Path(examples).glob(pattern))
+        assert [path.read_bytes() for path in sorted(made.glob(pattern))] == [path.read_bytes() for path in expected]
