@@ -17,11 +17,15 @@ from typing import IO, NamedTuple
 from data_prep import UserError
 
 _ARCHIVE = re.compile(r'\.(?:tgz|tar\.gz|tar)(?=/|$)')
-_SEGMENT = re.compile(rb'<seg\b[^>]*>(.*?)</seg\s*>', re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(rb'<(/?)seg\b[^<>]*>', re.IGNORECASE)
 _OPENING = re.compile(rb'<seg\b', re.IGNORECASE)
-_ENTITY = re.compile(rb'&(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-f]+);', re.IGNORECASE)
-_CHUNK = 1 << 20
+_ENTITY = re.compile(rb'&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-f]{1,6});', re.IGNORECASE)
+CHUNK = 1 << 20
 _LONGEST_SEGMENT = 1 << 24  # bytes; a file that is no SGML is not read further than this
+_LONGEST_NAME = 1 << 14  # bytes of what a tar says about a member beside its header
+_LARGEST_MEMBER = 1 << 40
+_NAMES = 1000  # of members that are not there, to tell what is
+_RATIO, _ANYHOW = 200, 1 << 28  # what gzip may unpack to: so many times its size, and so many bytes in any case
 
 
 def split(path: str) -> tuple[str, str]:
@@ -47,7 +51,7 @@ def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterato
     The archive is read to its end once, so that its checksum vouches for what was taken.
 
     Args:
-      stream: the archive's bytes; need not seek.
+      stream: the archive's bytes, which are seeked forward only.
       archive: its name; all but `.tar` are unpacked by gzip.
       wanted: paths inside it.
 
@@ -55,17 +59,20 @@ def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterato
       UserError: the archive was cut short or damaged, or has no such member.
     """
     with _whole(archive):
-        tar_stream = stream if archive.endswith('.tar') else gzip.open(stream)
-        missing, names = set(wanted), []
-        with tarfile.open(fileobj=tar_stream, mode='r|') as tar:
-            for entry in tar:
-                content = tar.extractfile(entry) if entry.isfile() else None
+        tar_stream = stream if archive.endswith('.tar') else _Unpacked(stream)
+        missing, names = set(wanted), list[str]()
+        # Not mode r|, which reads on behind the end for as long as a header says that a member goes on.
+        with tarfile.open(fileobj=tar_stream, mode='r:', tarinfo=_Entry) as tar:
+            for entry in _entries(tar):
+                content = tar.extractfile(entry) if entry.isfile() and not entry.issparse() else None
                 if content:
-                    names.append(posixpath.normpath(entry.name))
-                    if names[-1] in missing:
-                        missing.remove(names[-1])
-                        yield names[-1], content
-        while tar_stream.read(_CHUNK):  # what follows the last member, and gzip's checksum
+                    name = posixpath.normpath(entry.name)
+                    if name in missing:
+                        missing.remove(name)
+                        yield name, content
+                    elif len(names) < _NAMES:
+                        names.append(name)
+        while tar_stream.read(CHUNK):  # what follows the last member, and gzip's checksum
             pass
     if missing:
         name = min(missing)
@@ -95,9 +102,8 @@ def ranges(stream: IO[bytes], archive: str) -> Iterator[Range]:
     Raises:
       UserError: the archive was cut short or is damaged.
     """
-    with _whole(archive), tarfile.open(fileobj=stream, mode='r:') as tar:
-        while (entry := tar.next()) is not None:
-            tar.members = []  # type: ignore[attr-defined] # it would keep all of them
+    with _whole(archive), tarfile.open(fileobj=stream, mode='r:', tarinfo=_Entry) as tar:
+        for entry in _entries(tar):
             reason = _refusal(entry)
             if reason:
                 yield Range(entry.name, entry.offset, 0, reason)
@@ -112,6 +118,26 @@ def ranges(stream: IO[bytes], archive: str) -> Iterator[Range]:
         stream.seek(tar.offset)
         if stream.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
             raise tarfile.ReadError('its end is missing')
+
+
+class _Entry(tarfile.TarInfo):
+    """A member whose headers stay within bounds: a size below zero would lead back to where it was read, for ever, and
+    what is said beside the header is taken into memory as a whole."""
+
+    def _proc_member(self, tar):
+        if self.type in (*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE):
+            if self.type != tarfile.GNUTYPE_SPARSE and not 0 <= self.size <= _LONGEST_NAME:
+                raise tarfile.ReadError(f'a name or header of {self.size:,} bytes')
+        entry = super()._proc_member(tar)
+        if not 0 <= entry.size <= _LARGEST_MEMBER:
+            raise tarfile.ReadError(f'a member of {entry.size:,} bytes')
+        return entry
+
+
+def _entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (entry := tar.next()) is not None:
+        tar.members = []  # type: ignore[attr-defined] # it would keep all of them
+        yield entry
 
 
 def _refusal(entry: tarfile.TarInfo) -> str:
@@ -133,8 +159,8 @@ def unpacked(stream: IO[bytes], archive: str) -> Iterator[bytes]:
       UserError: it was cut short or is damaged.
     """
     with _whole(archive):
-        text = gzip.open(stream)
-        yield from iter(lambda: text.read(_CHUNK), b'')
+        text = _Unpacked(stream)
+        yield from iter(lambda: text.read(CHUNK), b'')
 
 
 def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
@@ -144,8 +170,8 @@ def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
       UserError: the file, or the archive it is read from, was cut short or is not of the kind its name says.
     """
     with _whole(name):
-        text = gzip.open(stream) if name.endswith('.gz') else stream
-        yield from segments(text, name) if is_sgml(name) else iter(lambda: text.read(_CHUNK), b'')
+        text = _Unpacked(stream) if name.endswith('.gz') else stream
+        yield from segments(text, name) if is_sgml(name) else iter(lambda: text.read(CHUNK), b'')
 
 
 def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
@@ -155,15 +181,17 @@ def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
       UserError: there is none, or one is not closed.
     """
     number, rest = 0, b''
-    while len(rest) < _LONGEST_SEGMENT and (chunk := stream.read(_CHUNK)):
-        rest, end = rest + chunk, 0
-        for match in _SEGMENT.finditer(rest):
-            if _OPENING.search(match[1]):
+    while len(rest) < _LONGEST_SEGMENT and (chunk := stream.read(CHUNK)):
+        rest, begun, done = rest + chunk, -1, 0
+        for tag in _TAG.finditer(rest):
+            if begun >= 0 and not tag[1]:
                 break  # and nothing will match from here on but this
-            number, end = number + 1, match.end()
-            text = _ENTITY.sub(lambda entity: html.unescape(entity[0].decode()).encode(), match[1])
-            yield b' '.join(text.split()) + b'\n'
-        rest = rest[end:]
+            if begun >= 0:
+                number, done = number + 1, tag.end()
+                text = _ENTITY.sub(lambda entity: html.unescape(entity[0].decode()).encode(), rest[begun:tag.start()])
+                yield b' '.join(text.split()) + b'\n'
+            begun = -1 if tag[1] else tag.end()
+        rest = rest[done:]
     if _OPENING.search(rest):
         raise UserError(f'{name}: segment {number + 1} is not closed; the file was cut short or damaged, '
                         'fetch it again.')
@@ -172,11 +200,27 @@ def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
                         'name plain text otherwise, as .txt.')
 
 
+class _Unpacked(gzip.GzipFile):
+    """A gzip file as it is unpacked, as long as it does not become unreasonably large."""
+
+    def __init__(self, packed: IO[bytes]):
+        super().__init__(fileobj=packed)
+        self._packed = packed
+
+    def read(self, size=-1):
+        data = super().read(size)
+        if (made := self.tell()) > _ANYHOW and made > _RATIO * self._packed.tell():
+            raise gzip.BadGzipFile(f'unpacked it is more than {_RATIO} times as large')
+        return data
+
+
 @contextlib.contextmanager
 def _whole(name: str) -> Iterator[None]:
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as error:
+    # The last four are what tarfile, too, says of odd headers, or of headers on headers.
+    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, ValueError, LookupError, ArithmeticError,
+            RecursionError) as error:
         what = f'{name} is not a whole gzip file'
         if is_archive(name) or not name.endswith('.gz'):
             what = f'{name if is_archive(name) else split(name)[0]} is not a whole archive'

@@ -82,11 +82,14 @@ def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str] | di
       One class id a picture; of the CSV, picture names without ending -> ids.
 
     Raises:
-      UserError: a number is not one of `numbers`.
+      UserError: it is no such text, or a number is not one of `numbers`.
     """
     lines = _lines(content, path)
     if lines and lines[0].startswith('ImageId,'):
-        return {row[0]: row[1].split()[0] for row in csv.reader(lines[1:]) if len(row) > 1 and row[1].strip()}
+        try:
+            return {row[0]: row[1].split()[0] for row in csv.reader(lines[1:]) if len(row) > 1 and row[1].strip()}
+        except csv.Error as error:
+            raise UserError(f'{path} is not the CSV its first line says ({error}); fetch it again.') from error
     found = classes(content, path)
     for line, label in enumerate(found, 1):
         if numbers and label.isdigit() and label not in numbers:
@@ -195,8 +198,11 @@ def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, 
             raise ValueError('no four numbers')
     result = []
     for box in found:
-        x, y = (sorted(min(1., max(0., float(at or '') / side)) for at in ends)
-                for ends, side in ((box[::2], width), (box[1::2], height)))
+        try:
+            x, y = (sorted(min(1., max(0., float(at or '') / side)) for at in ends)
+                    for ends, side in ((box[::2], width), (box[1::2], height)))
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f'{error}'[:200]) from error
         if x[0] < x[1] and y[0] < y[1]:
             result.append((x[0], y[0], x[1], y[1]))
     return result

@@ -95,6 +95,7 @@ class Shard:
       boxes: as `image_labels.merge` gives them.
       repeats: (split, name) of a file that occurs more than once -> the splits it is also in, and another class of its
         split that it is also in, or nothing.
+      unpacked: folder of a compressed archive's plain tar -> the archive.
 
     Attributes:
       counts, letters: of all items so far; `letters` for `job.write_letters`.
@@ -102,9 +103,9 @@ class Shard:
     """
 
     def __init__(self, config: Config, split: str, labels: dict[str, int], boxes: tuple[list[str], bytes],
-                 repeats: dict[tuple[str, str], tuple[tuple[str, ...], str]]):
+                 repeats: dict[tuple[str, str], tuple[tuple[str, ...], str]], unpacked: dict[str, str]):
         self._config, self._split, self._labels, self._repeats = config, split, labels, repeats
-        self._boxes, self._pixels = image_labels.Boxes(boxes), PixelSums()
+        self._boxes, self._pixels, self._unpacked = image_labels.Boxes(boxes), PixelSums(), unpacked
         self.counts, self.sums = new_counts(split), self._pixels.create_accumulator()
         self.letters: list[dict] = []
 
@@ -166,8 +167,8 @@ class Shard:
             try:
                 boxes += image_labels.fractions(image_sources.read(file, offset, length), head.height, head.width)
             except (ValueError, OSError) as error:
-                unread.append({'file': file, 'offset': offset, 'reason': f'no boxes for {item.name}: {error}; the '
-                                                                         'picture is kept'})
+                unread.append({'file': self._unpacked.get(os.path.dirname(file), file), 'offset': offset,
+                               'reason': f'no boxes for {item.name}: {error}; the picture is kept'})
         boxes = list(dict.fromkeys(boxes))  # validation may be listed for test, too
         return _Made(example(picture, self._labels[item.label], item, boxes), picture.square,
                      picture.encoded is not data, len(boxes), unread)

@@ -3,6 +3,7 @@
 Nothing is extracted: what is found is a range of a file's bytes. Only a compressed tar is unpacked, to a plain one.
 Used by Beam jobs; paths are anything TensorFlow opens.
 """
+import itertools
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from data_prep import UserError, archives, image_labels
 
 PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
 BOXES = 'boxes'
+_SMALL = 1 << 26  # bytes
 
 
 class Source(NamedTuple):
@@ -83,16 +85,21 @@ def read_small(path: str) -> bytes:
     """A whole file, which may be gzipped or lie in an archive.
 
     Raises:
-      UserError: there is none.
+      UserError: there is none, or it is not small.
     """
     real, member = archives.split(path)
     if not tf.io.gfile.exists(real):
         raise UserError(f'There is no file {real}.')
     with open_file(real) as stream:
         if member:
-            [content] = [part.read() for _, part in archives.members(stream, real, [posixpath.normpath(member)])]
-            return content
-        return b''.join(archives.plain(stream, path))
+            wanted = [posixpath.normpath(member)]
+            [content] = [part.read(_SMALL + 1) for _, part in archives.members(stream, real, wanted)]
+        else:
+            parts = archives.plain(stream, path)
+            content = b''.join(itertools.islice(parts, _SMALL // archives.CHUNK + 1))
+    if len(content) > _SMALL:
+        raise UserError(f'{path} is over {_SMALL:,} bytes, too large for what is said of classes; name another file.')
+    return content
 
 
 def walk(source: Source, scratch: str) -> Iterator[Found]:
@@ -105,7 +112,7 @@ def walk(source: Source, scratch: str) -> Iterator[Found]:
       UserError: an archive was cut short or is damaged, or does not have the folder to look into.
     """
     if not archives.is_archive(source.path) or tf.io.gfile.isdir(source.path):
-        for path in _files(source.path):
+        for path in files(source.path):
             below = path[len(source.path):].lstrip('/')
             if path.endswith('.tar'):
                 yield from _in_tar(path, path, below.removesuffix('.tar') + '/')
@@ -131,7 +138,7 @@ def walk(source: Source, scratch: str) -> Iterator[Found]:
         raise UserError(f'{source.path} has no folder {source.inside}; it has {", ".join(sorted(others))} …')
 
 
-def _files(root: str) -> Iterator[str]:
+def files(root: str) -> Iterator[str]:
     """The paths of all files below a folder. Links are followed, but not to a folder that holds them."""
     for here, folders, names in tf.io.gfile.walk(root) if '://' in root else os.walk(root, followlinks=True):
         above = os.path.realpath(here) + os.sep
@@ -142,8 +149,11 @@ def _files(root: str) -> Iterator[str]:
 
 def _in_tar(path: str, archive: str, prefix: str) -> Iterator[Found]:
     with open_file(path) as stream:
-        for name, offset, length, reason in archives.ranges(stream, archive):
-            yield _named(Found(prefix + name, path, offset, length, reason))
+        try:
+            for name, offset, length, reason in archives.ranges(stream, archive):
+                yield _named(Found(prefix + name, path, offset, length, reason))
+        except tf.errors.OutOfRangeError as error:  # where other files only have nothing more to read
+            raise UserError(f'{archive} is not a whole archive (it ends too early); fetch it again.') from error
 
 
 def _named(found: Found) -> Found:

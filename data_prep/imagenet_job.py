@@ -109,6 +109,10 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
                             problems, beam.pvalue.AsSingleton(classes), beam.pvalue.AsSingleton(pixels)))
 
 
+def _scratch(folder: str, source: Source) -> str:
+    return os.path.join(folder, 'unpacked', f'{source.split}-{source.number}')
+
+
 class _Scan(beam.DoFn):
     """Source -> packs, (split, items); a source that cannot be read is a problem, in one sentence."""
 
@@ -122,7 +126,7 @@ class _Scan(beam.DoFn):
             yield beam.pvalue.TaggedOutput('problems', str(error))
 
     def _scan(self, source):
-        scratch = os.path.join(self.folder, 'unpacked', f'{source.split}-{source.number}')
+        scratch = _scratch(self.folder, source)
         tf.io.gfile.makedirs(scratch)
         packs: dict[str, list] = {split: [] for split in (*SPLITS, BOXES)}
         refused = []
@@ -240,9 +244,10 @@ class _WriteShard(beam.DoFn):
         split, number = key
         name = f'part-{number:05d}'
         writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'{name}.tfrecord'))
-        shard = Shard(self.config, split, {label: i for i, (label, _) in enumerate(pairs)}, boxes, repeats)
+        unpacked = {_scratch(self.folder, source): source.path for source in sources(self.config)}
+        shard = Shard(self.config, split, {label: i for i, (label, _) in enumerate(pairs)}, boxes, repeats, unpacked)
         items = sorted(map(Item._make, itertools.chain(*map(splits.unpack, packs))),
-                       key=lambda item: (order(item.label, item.name)[1], item.name))
+                       key=lambda item: (order(item.label, item.name)[1], item.name, item))  # a tar may repeat a name
         try:
             for record in shard.records(items):
                 writer.write(record)
@@ -250,7 +255,7 @@ class _WriteShard(beam.DoFn):
         except BaseException:
             writer.abandon()
             raise
-        job.write_letters(self.folder, f'{split}-{name}', shard.letters)
+        job.write_letters(self.folder, f'{split}-{name}', sorted(shard.letters, key=lambda letter: [*letter.values()]))
         for key, value in shard.counts.items():
             Metrics.counter('images', f'{split}_{key}').inc(value)
         yield entry, split, shard.counts
@@ -273,14 +278,14 @@ def _commit(folder: str, config: Config, written: list, refused: list[tuple[str,
     files = {LABELS: json.dumps(pairs, ensure_ascii=False).encode(), PIXELS: arrays.getvalue()}
     for name, content in files.items():
         records.write_atomically(os.path.join(folder, name), content)
-    records.write_manifest(folder, [entry for entry, _, _ in written], (), totals, {
+    job.commit(folder, [entry for entry, _, _ in written], (), totals, {
         'model': {'classes': len(pairs)}, 'categories': ['class', 'height', 'width'], 'binary': ['image'],
         'sha256': {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}})
 
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
     for split, counts in totals.items():
-        if counts['dead_letters'] > config.max_dead_letters * max(1, counts['read']):
+        if job.too_many(counts, config.max_dead_letters):
             return [f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} pictures cannot be used, more than '
                     f'data.max_dead_letters {config.max_dead_letters} allows; see dead_letters/ for file and reason.']
         if not counts['written']:

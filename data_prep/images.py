@@ -12,6 +12,8 @@ import tensorflow as tf
 from data_prep import image_input
 
 QUALITY = 95  # of what is encoded here
+SCANS = 500  # of a progressive JPEG; what writes them makes about ten, and previews are embedded
+LONGEST_SIDE = 65_500  # that libjpeg can write
 _PNG = b'\x89PNG\r\n\x1a\n'
 _OTHERS = {b'GIF8': 'GIF', b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP',
            b'\0\0\0\x0cjP': 'JPEG 2000', b'%PDF': 'PDF', b'\x1f\x8b': 'gzip', b'PK\x03\x04': 'zip'}
@@ -43,19 +45,23 @@ def header(data: bytes, max_pixels: int) -> Header:
     """Reads a file's header, and decodes nothing.
 
     Raises:
-      Unreadable: it is neither JPEG nor PNG, or would have more pixels.
+      Unreadable: it is neither JPEG nor PNG, or would have more pixels or a longer side than can be.
     """
     if data.startswith(b'\xff\xd8'):
         try:  # the decoder's own reading, which cannot come to another size than decoding does
             height, width, colours = tf.io.extract_jpeg_shape(data).numpy().tolist()
         except tf.errors.InvalidArgumentError as error:
             raise Unreadable('damaged or cut short: its JPEG header cannot be read') from error
+        if data.count(b'\xff\xda') > SCANS:
+            raise Unreadable(f'over {SCANS} scans, of which each would be decoded over the whole picture')
         found = Header(height, width, colours in (1, 3))
     elif data.startswith(_PNG) and len(data) >= 24 and data[12:16] == b'IHDR':
         width, height = struct.unpack('>II', data[16:24])
         found = Header(height, width, False)
     else:
         raise Unreadable(_what(data))
+    if max(found.height, found.width) > LONGEST_SIDE:
+        raise Unreadable(f'{found.width:,} x {found.height:,} pixels: a side longer than {LONGEST_SIDE:,}, JPEG\'s')
     if found.height * found.width > max_pixels:
         raise Unreadable(f'{found.width:,} x {found.height:,} pixels are more than data.max_pixels {max_pixels:,}')
     return found

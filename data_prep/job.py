@@ -16,7 +16,7 @@ _SCRATCH = ('unpacked', 'sample')  # what workers put aside
 
 
 def write_letters(folder: str, name: str, letters: list[dict]) -> None:
-    """Writes the dead letters of a shard, if any: a JSON object a line, {file, line or offset, reason}."""
+    """Writes the dead letters of a shard, if any: a JSON object a line, {file, offset or line, reason, …}."""
     if letters:
         path = os.path.join(folder, 'dead_letters', f'{name}.jsonl')
         tf.io.gfile.makedirs(os.path.dirname(path))
@@ -31,6 +31,26 @@ def total(empty: dict[str, dict[str, int]], parts: Iterable[tuple[str, dict[str,
         for key, value in counts.items():
             found[split][key] += value
     return found
+
+
+def too_many(counts: dict[str, int], limit: float) -> bool:
+    """Whether more than this fraction of what was read is dead letters."""
+    return counts['dead_letters'] / max(1, counts['read']) > limit  # the nearest number to 29/100 is that of 0.29
+
+
+def commit(folder: str, shards: list[dict], lengths: tuple[str, ...], totals: dict[str, dict[str, int]],
+           properties: dict) -> None:
+    """Writes the manifest, last of all; see `records.write_manifest`.
+
+    Raises:
+      RuntimeError: what was read is not what was written, filtered or buried; the job lost something on the way.
+    """
+    for split, counts in totals.items():
+        left_out = counts['dead_letters'] + sum(value for key, value in counts.items() if key.startswith('filtered_'))
+        held = sum(shard['records'] for shard in shards if shard['file'].startswith(f'Split-{split}/'))
+        if not counts['read'] - left_out == counts['written'] == held:
+            raise RuntimeError(f'{folder}: the counts of {split} do not add up: its shards hold {held:,}, of {counts}.')
+    records.write_manifest(folder, shards, lengths, totals, properties)
 
 
 def refuse(folder: str, problems: list[str]) -> None:

@@ -41,7 +41,8 @@ _ARMS = ((14, 5, 6, 7), (15, 2, 3, 4))  # label, shoulder, elbow, wrist
 PNG = b'\x89PNG\r\n\x1a\n'
 _GREY, _RGB, _PALETTE, _RGBA = 0, 2, 3, 6  # a PNG's colour types
 _HEADER = 33  # bytes of a PNG: its signature and the chunk IHDR
-_NUMBER = r'-?\d+(\.\d*)?([eE][-+]?\d+)?'
+_CHUNKS = 1000  # that a PNG may have before its pixels
+_NUMBER = r'-?\d{1,7}(\.\d{0,17})?([eE][-+]?\d{1,3})?'  # 31 characters, the most that TensorFlow reads
 
 
 def _lip_colours() -> np.ndarray:
@@ -91,6 +92,7 @@ def keypoints(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     people = tf.boolean_mask(people, tf.strings.regex_full_match(people, r'(?s)(_2d)?":\[.*'))
     first = tf.concat([people, ['']], 0)[0]
     numbers = tf.strings.regex_replace(first, r'(?s)^(_2d)?":\[([^\]]*)\].*$', r'\2')
+    numbers = tf.strings.regex_replace(numbers, r'(\.\d{17})\d+', r'\1')
     valid = tf.strings.regex_full_match(numbers, f'{_NUMBER}(,{_NUMBER})*')
     values = tf.cond(valid, lambda: tf.strings.to_number(tf.strings.split(numbers, ',')), lambda: tf.zeros([0]))
     points = tf.case([(tf.equal(tf.size(values), 54), lambda: tf.reshape(values, [18, 3])),
@@ -159,8 +161,8 @@ def _indices_as_levels(encoded: tf.Tensor, header: tf.Tensor) -> tf.Tensor:
         return [at + 12 + tf.reduce_sum(length)]
 
     pixels, = tf.while_loop(lambda at: (four_bytes(at + 4) != b'IDAT') & (at < end), next_chunk,
-                            [tf.constant(_HEADER, tf.int64)])
-    tf.debugging.assert_less(pixels, end, 'a parse map has no pixels')
+                            [tf.constant(_HEADER, tf.int64)], maximum_iterations=_CHUNKS)
+    tf.debugging.assert_equal(four_bytes(pixels + 4) == b'IDAT', True, 'a parse map has no pixels')
     grey = tf.gather(_BYTES, tf.cast(tf.bitwise.bitwise_xor(header, change), tf.int32))
     return tf.strings.reduce_join(grey) + tf.strings.substr(encoded, tf.minimum(pixels, end), tf.int64.max)
 

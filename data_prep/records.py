@@ -12,11 +12,14 @@ manifest, so a byte changed anywhere in a shard is found when its record is read
 """
 import dataclasses
 import hashlib
+import io
 import json
 import mmap
 import os
+import re
 import struct
 import uuid
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -29,6 +32,8 @@ MANIFEST = 'manifest.json'
 _REMEDY = 'remove this data set and run `python -m pipelines.prepare` again.'
 _HEADER = struct.Struct('<QI')
 _FOOTER = struct.Struct('<I')
+_OPEN = 64  # shards: a mapping keeps its file open, and a process may have 1,024
+_AROUND = _HEADER.size + _FOOTER.size  # bytes a record takes in a shard besides its own
 
 
 def masked_crc(data: bytes) -> int:
@@ -53,6 +58,19 @@ def write_atomically(path: str, data: bytes) -> None:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
         raise
+
+
+_NAME = re.compile(r'[A-Za-z]\w*')
+_HASH = re.compile('[0-9a-f]{64}')
+# No path, so that nothing outside of the data set is ever read for it.
+_FILE = re.compile(r'Split-\w+/[\w-][\w.-]*\.tfrecord')
+_SHARD = {'file': _FILE, 'records': int, 'bytes': int, 'sha256': _HASH, 'index_sha256': _HASH}
+_REQUIRED = ('lengths', 'splits', 'counts')
+# Key -> what is read of it; see `_fits`.
+_KINDS: dict[str, Any] = {
+    'lengths': [re.compile(r'(?!(offset|length|crc|shard)$)[A-Za-z]\w*')], 'splits': (_NAME, [_SHARD]),
+    'counts': (_NAME, (_NAME, int)), 'model': (_NAME, int), 'vocabulary': {'size': int, 'sha256': _HASH},
+    'padding': float, 'sha256': (re.compile(r'[\w.-]+'), _HASH), 'categories': [_NAME], 'binary': [_NAME]}
 
 
 class ShardWriter:
@@ -87,7 +105,7 @@ class ShardWriter:
         """Commits shard and index. Returns the shard's entry for the manifest."""
         self._file.close()
         index = np.array(self._rows, index_dtype(self.lengths))
-        body = _npy_bytes(index)
+        body = _npy_head(index.dtype, len(index)) + index.tobytes()
         write_atomically(index_path(self.path), body)
         tf.io.gfile.rename(self._temporary, self.path, overwrite=True)
         return {'file': os.path.join(*self.path.split('/')[-2:]), 'records': len(index), 'bytes': self._offset,
@@ -99,11 +117,12 @@ class ShardWriter:
             tf.io.gfile.remove(self._temporary)
 
 
-def _npy_bytes(array: np.ndarray) -> bytes:
-    import io
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
+def _npy_head(dtype: np.dtype, rows: int) -> bytes:
+    """What a .npy file of so many rows begins with; the rows follow."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {'descr': np.lib.format.dtype_to_descr(dtype), 'fortran_order': False,
+                                                'shape': (rows,)})
+    return head.getvalue()
 
 
 def index_path(shard: str) -> str:
@@ -141,11 +160,35 @@ def read_manifest(folder: str) -> dict:
     try:
         with tf.io.gfile.GFile(path, 'rb') as file:
             manifest = json.loads(file.read())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f'{path} is damaged ({error}); {_REMEDY}') from error
     if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
         raise UserError(f'{path} is not a manifest of format {FORMAT}; {_REMEDY}')
+    told = {**dict.fromkeys(_REQUIRED), **manifest}
+    wrong = [key for key, kind in _KINDS.items() if key in told and not _fits(told[key], kind)]
+    if not wrong and len({*told['lengths']}) < len(told['lengths']):
+        wrong = ['lengths']
+    if wrong:
+        raise UserError(f'{path} is damaged: its {wrong[0]!r} is not as it was written; {_REMEDY}')
     return manifest
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether JSON is of a kind: a type, a pattern, [an item's kind], {key: kind} or (pattern of keys, kind)."""
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_fits(item, kind[0]) for item in value)
+    if isinstance(kind, tuple):
+        pattern, inner = kind
+        return isinstance(value, dict) and all(pattern.fullmatch(key) and _fits(item, inner)
+                                               for key, item in value.items())
+    if isinstance(kind, dict):
+        return isinstance(value, dict) and all(key in value and _fits(value[key], inner)
+                                               for key, inner in kind.items())
+    if isinstance(kind, re.Pattern):
+        return isinstance(value, str) and bool(kind.fullmatch(value))
+    if kind is int:
+        return type(value) is int and 0 <= value < 1 << 63
+    return type(value) in (kind, int)  # of numbers, JSON leaves out the fraction
 
 
 @dataclasses.dataclass
@@ -177,6 +220,8 @@ class Split:
         row = self.index[i]
         shard = int(row['shard'])
         if shard not in self._maps:
+            if len(self._maps) == _OPEN:
+                del self._maps[next(iter(self._maps))]
             self._maps[shard] = _open(self.shards[shard])
         start, length = int(row['offset']) + _HEADER.size, int(row['length'])
         record = self._maps[shard][start:start + length]
@@ -240,8 +285,11 @@ def _read_index(path: str, entry: dict, dtype: np.dtype) -> np.ndarray:
         body = file.read()
     if hashlib.sha256(body).hexdigest() != entry['index_sha256']:
         raise UserError(f'{index_path(path)} is not the index that was written (SHA-256 differs); {remedy}')
-    import io
-    rows = np.load(io.BytesIO(body), allow_pickle=False)
-    if rows.dtype != dtype:
-        raise UserError(f'{index_path(path)} has other columns than its manifest says; {remedy}')
+    head, records = _npy_head(dtype, entry['records']), entry['records']
+    if not body.startswith(head) or len(body) != len(head) + records * dtype.itemsize:
+        raise UserError(f'{index_path(path)} has other columns or rows than its manifest says; {remedy}')
+    rows: np.ndarray = np.ndarray(records, dtype, body, len(head))
+    ends = np.cumsum(rows['length'] + np.uint64(_AROUND))
+    if (records and ends[-1] != size) or np.any(rows['offset'] != ends - rows['length'] - np.uint64(_AROUND)):
+        raise UserError(f'{index_path(path)} does not say where the records of its shard are; {remedy}')
     return rows

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from data_prep import UserError, archives
 
-_MAX_CSV_RECORD = 1 << 20  # a quote that is never closed must not swallow the rest of the file
+_LONGEST = 1 << 20  # bytes of a record; a quote that is never closed must not swallow the rest of the file
 
 
 class Source(NamedTuple):
@@ -122,13 +122,13 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
       UserError: the two files have different numbers of lines.
     """
     streams = [open_plain(path) for path in plain]
-    cutter = _csv_records if source.format == 'csv' else iter
+    cutter = _csv_records if source.format == 'csv' else _lines
     offsets, counts = [0] * len(plain), [0] * len(plain)
     starts, first = (0,) * len(plain), 0
     for rows in itertools.zip_longest(*(cutter(stream) for stream in streams)):
         for i, row in enumerate(rows):
             if row is not None:
-                offsets[i] += len(row)
+                offsets[i] += row[1]
                 counts[i] += 1
         if header and source.format != 'lines' and counts[0] == 1:
             starts, first = tuple(offsets), 1
@@ -149,22 +149,29 @@ def read(block: Block) -> Iterator[Record]:
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
-    cutter = _csv_records if block.source.format == 'csv' else iter
+    cutter = _csv_records if block.source.format == 'csv' else _lines
     offset = block.offsets[0]
-    for number, rows in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
+    for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
-        try:
-            text = [row.decode('utf-8').removesuffix('\n').removesuffix('\r') for row in rows]
-            if line == 1:
-                text = [part.removeprefix('\ufeff') for part in text]
-            columns, reason = _columns(block.source.format, text)
-            file = block.source.files[0]
-        except UnicodeDecodeError as error:
-            bad = next(i for i, row in enumerate(rows) if error.object == row)
-            file = block.source.files[bad]
-            columns, reason = (), f'not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}'
+        file, columns, reason = _understood(block.source, cut, line == 1)
         yield Record(file, line, offset, columns, reason)
-        offset += len(rows[0])
+        offset += cut[0][1]
+
+
+def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
+                ) -> tuple[str, tuple[str, ...], str | None]:
+    """The file to blame, the columns, and what is wrong with a record, cut from every file; the first may be marked."""
+    text = []
+    for file, (row, size) in zip(source.files, cut):
+        if size > len(row):
+            return file, (), f'{size:,} bytes in one record, which may have {_LONGEST:,}'
+        try:
+            text.append(row.decode('utf-8').removesuffix('\n').removesuffix('\r'))
+        except UnicodeDecodeError as error:
+            return file, (), f'not UTF-8: byte 0x{row[error.start]:02x} at position {error.start}'
+    if first:
+        text = [part.removeprefix('\ufeff') for part in text]
+    return source.files[0], *_columns(source.format, text)
 
 
 def _columns(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
@@ -182,15 +189,25 @@ def _columns(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]
     return tuple(row[:3]), None
 
 
-def _csv_records(stream: BinaryIO) -> Iterator[bytes]:
-    """Raw bytes of each CSV record: lines are joined while a quoted field is open, up to a size no record has."""
+def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Lines and their lengths; of one that is longer than any record, only the beginning."""
+    while line := stream.readline(_LONGEST):
+        size = rest = len(line)
+        while rest == _LONGEST and not line.endswith(b'\n'):
+            rest = len(stream.readline(_LONGEST))
+            size += rest
+        yield line, size
+
+
+def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """As `_lines` the bytes of CSV records: lines are joined while a quoted field is open, up to a size none has."""
     pending, size, quotes = [], 0, 0
-    for line in stream:
+    for line, length in _lines(stream):
         pending.append(line)
-        size += len(line)
+        size += length
         quotes += line.count(b'"')
-        if quotes % 2 == 0 or size > _MAX_CSV_RECORD:
-            yield b''.join(pending)
+        if quotes % 2 == 0 or size > _LONGEST:
+            yield b''.join(pending), size
             pending, size, quotes = [], 0, 0
     if pending:
-        yield b''.join(pending)
+        yield b''.join(pending), size

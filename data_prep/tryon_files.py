@@ -18,6 +18,7 @@ FOLDERS = {'image': ('image',), 'cloth': ('cloth',), 'cloth_mask': ('cloth-mask'
            'keypoints': ('openpose-json', 'openpose_json', 'pose'), 'pose': ('openpose-img', 'openpose_img')}
 _OPTIONAL = ('pose',)
 _PICTURES = ('.jpg', '.png', '.jpeg')
+_LONGEST_NAME = 200  # characters; file systems end at 255 bytes, and endings are to be added
 
 
 class Refused(Exception):
@@ -87,6 +88,8 @@ def pairs(path: str) -> Iterator[Pair]:
 
 def _refusal(name: str) -> str:
     path = posixpath.normpath(name)
+    if not name.isprintable() or len(name) > _LONGEST_NAME:
+        return 'no file has such a name'
     return f'{name} leads out of its folder' if path.startswith(('/', '..')) or '://' in name else ''
 
 
@@ -108,7 +111,7 @@ def read(folders: dict[str, str], person: str, garment: str) -> dict[str, File]:
     """A sample's files by the keys of `FOLDERS`; there may be no pose map.
 
     Raises:
-      Refused: another file is missing.
+      Refused: another file is missing, or one cannot be read.
     """
     person_stem, garment_stem = (posixpath.splitext(name)[0] for name in (person, garment))
     names = {'image': [person], 'cloth': [garment],
@@ -131,3 +134,5 @@ def _content(path: str) -> File | None:
         return File(path, image_sources.read(path, 0, -1))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, tf.errors.NotFoundError):
         return None
+    except OSError as error:
+        raise Refused(path, f'it cannot be read ({error.strerror})') from error

@@ -120,9 +120,8 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
      | 'Commit' >> beam.Map(_commit, config, beam.pvalue.AsList(written.shards), beam.pvalue.AsList(counts), problems))
 
 
-def _place(item: Item) -> tuple[int, str]:
-    text = f'{item.person}/{item.garment}'
-    return splits.order(text)[1], text
+def _place(item: Item) -> tuple[int, Item]:
+    return splits.order(f'{item.person}/{item.garment}')[1], item
 
 
 class _Scan(beam.DoFn):
@@ -214,8 +213,8 @@ class _Shard:
                 for item, (garment, made) in zip(some, pool.map(self._make, some)):
                     if isinstance(made, tryon_files.Refused):
                         self.counts['dead_letters'] += 1
-                        self.letters.append({'file': made.path, 'person': item.person, 'garment': garment,
-                                             'reason': made.reason})
+                        self.letters.append({'file': made.path, 'offset': 0, 'person': item.person,
+                                             'garment': garment, 'reason': made.reason})
                         continue
                     self.counts['written'] += 1
                     self.counts['drawn_pose'] += made.drawn
@@ -261,7 +260,7 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
     problems = sorted(problems) or _refusals(totals, config)
     if problems:
         return job.refuse(folder, problems)
-    records.write_manifest(folder, shards, (), totals, {
+    job.commit(folder, shards, (), totals, {
         'padding': config.padding, 'categories': ['height', 'width'],
         'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints',
                    'kind', 'worn']})  # an unpaired test is meant to differ in the last two
@@ -269,7 +268,7 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
     for split, counts in totals.items():
-        if counts['dead_letters'] > config.max_dead_letters * max(1, counts['read']):
+        if job.too_many(counts, config.max_dead_letters):
             return [f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} pairs cannot be used, more than '
                     f'data.max_dead_letters {config.max_dead_letters} allows; see dead_letters/ for file and reason.']
         if not counts['written']:

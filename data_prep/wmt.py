@@ -3,12 +3,13 @@
 The Beam job is in `wmt_job.py`, which alone needs Beam.
 """
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from data_prep import UserError, archives, subwords
+from data_prep import UserError, archives, records, subwords
 from data_prep.input_pipeline import InputConfig
 
 SPLITS = ('train', 'validation', 'test')
@@ -78,8 +79,13 @@ def build(pipeline, config: Config, folder: str) -> None:
 
 
 def decoder(folder: str, config: InputConfig, training: bool) -> Callable:
-    """What makes a batch of records; the same for training and evaluation. See `decode`."""
-    del folder, config, training
+    """What makes a batch of records; the same for training and evaluation. See `decode`.
+
+    Raises:
+      UserError: the subwords are not those that the records are of.
+    """
+    del config, training
+    subword_model(folder)
     return decode
 
 
@@ -105,13 +111,17 @@ def subword_model(folder: str) -> bytes:
     """The subwords a data set was made with, serialized.
 
     Raises:
-      UserError: they are gone.
+      UserError: they are gone, or others.
     """
     path = os.path.join(folder, SUBWORDS)
     if not tf.io.gfile.exists(path):
         raise UserError(f'{path} is missing; run `python -m pipelines.prepare` again.')
     with tf.io.gfile.GFile(path, 'rb') as file:
-        return file.read()
+        model = file.read()
+    if hashlib.sha256(model).hexdigest() != records.read_manifest(folder).get('vocabulary', {}).get('sha256'):
+        raise UserError(f'{path} is not the tokenizer this data set was made with (SHA-256 differs); restore it, or '
+                        'remove this data set and run `python -m pipelines.prepare` again.')
+    return model
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:

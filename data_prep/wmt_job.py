@@ -281,7 +281,7 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
         problems = _refusals(totals, config)
     if problems:
         return job.refuse(folder, problems)
-    records.write_manifest(folder, [entry for entry, _, _ in written], LENGTHS, totals, {
+    job.commit(folder, [entry for entry, _, _ in written], LENGTHS, totals, {
         'vocabulary': {'size': len(subwords.pieces(vocabulary)),
                        'sha256': hashlib.sha256(vocabulary).hexdigest()},
         'languages': [config.source, config.target]})
@@ -290,7 +290,7 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
     problems = []
     for split, counts in totals.items():
-        if counts['dead_letters'] > config.max_dead_letters * max(1, counts['read']):
+        if job.too_many(counts, config.max_dead_letters):
             problems.append(f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} records cannot be read, '
                             f'more than data.max_dead_letters {config.max_dead_letters} allows; '
                             'see dead_letters/ for file, line and reason.')

@@ -16,9 +16,11 @@ COPY data_prep data_prep
 COPY keras_models keras_models
 COPY pipelines pipelines
 # The core requirement only: training is an extra. Not into a virtual environment: Beam's boot makes one of its own,
-# which sees the interpreter's packages and no other environment's.
+# which sees the interpreter's packages and no other environment's. The versions without their hashes: pip would want
+# one of this folder too.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --prefix=/installed --ignore-installed --constraint requirements.lock .
+    grep -o '^[^ #]*==[^ ]*' requirements.lock > versions.txt && \
+    pip install --prefix=/installed --ignore-installed --constraint versions.txt .
 
 FROM python:3.11-slim
 COPY --from=build /installed /usr/local

@@ -47,6 +47,11 @@ def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
             for net, model in nets.items()}
 
 
+def numbers(net) -> int:
+    """How many there are in the variables of a net, learned or not."""
+    return sum(variable.shape.num_elements() for variable in net.variables)
+
+
 def seed_input():
     """The model input that carries a step's dropout seed: int32 [2], no batch axis."""
     return keras.Input(batch_size=2, shape=(), dtype=tf.int32, name='seed')

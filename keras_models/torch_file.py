@@ -92,7 +92,7 @@ def _check(archive: zipfile.ZipFile, size: int) -> str:
     members = archive.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
         raise ModelError('is a compressed or encrypted archive, which PyTorch does not write')
-    if sum(member.file_size for member in members) > size:
+    if sum(max(member.file_size, member.compress_size) for member in members) > size:
         raise ModelError('is damaged: its members overlap or are larger than the file')
     roots = [name.removesuffix('/data.pkl') for name in archive.namelist() if name.endswith('/data.pkl')]
     if len(roots) != 1:

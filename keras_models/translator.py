@@ -142,7 +142,9 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
     Returns:
       A dict a line: `answers`, the one translation, `score` (of a line in parts: their sum) and `parts`.
     """
-    decode = tf.function(lambda ids: model.decode(ids), jit_compile=True) if jit else model.decode
+    if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
+        model.compiled = tf.function(lambda ids: model.decode(ids), jit_compile=True)
+    decode = model.compiled if jit else model.decode
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
     todo: list[tuple[int, tuple[int, ...], str]] = [

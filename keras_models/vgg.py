@@ -3,12 +3,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
-import h5py
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, classification, initializers
+from keras_models import ModelError, classification, h5_file, initializers
 from keras_models import optimizers as rules
 from keras_models.layers import (
     Cost,
@@ -169,12 +168,7 @@ def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]
     """
     theirs = {name: f'block{name[4]}_conv{name[6:]}' for name, _, channels in steps(config) if channels}
     theirs |= {'fc6': 'fc1', 'fc7': 'fc2', 'fc8': 'predictions'}
-    try:
-        with h5py.File(path) as file:
-            found = {layer: [file[layer][name][()] for name in file[layer].attrs['weight_names']] for layer in file}
-    except (OSError, KeyError) as error:
-        raise ModelError(f'{path} is not a weight file of Keras ({error}); give the one Keras Applications publishes '
-                         'for VGG16 or VGG19') from error
+    found = h5_file.read(path)
     expected = {theirs[name]: shapes for name, shapes in _shapes(config).items()}
     shapes = {layer: [value.shape for value in values] for layer, values in found.items() if values}
     if shapes != expected:

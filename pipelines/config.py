@@ -23,6 +23,8 @@ from official.modeling import hyperparams
 from data_prep import UserError
 
 DEFAULT = 'demo_translation'
+_LARGEST_FILE = 1 << 20  # bytes
+_LARGEST = 2 ** 31 - 1  # of whole numbers: batches and seeds are of 32 bits
 
 
 @dataclasses.dataclass
@@ -117,9 +119,26 @@ class Config:
     def is_demo(self) -> bool:
         return self.values['name'].startswith('demo_')
 
+    @property
+    def makes_its_data(self) -> bool:
+        """Whether nothing has to be fetched to prepare it."""
+        return not any(self.data.files(split) for split in self.data_module.SPLITS)
+
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML, except that 1e-9 is a number (YAML 1.1 wants 1.0e-9)."""
+    """Plain YAML, except that 1e-9 is a number (YAML 1.1 wants 1.0e-9), that no value is written once and taken many
+    times, which a few lines could do to a billion, and that no text holds what no path can."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f'aliases (*name) are not read; write the value out{self.peek_event().start_mark}')
+        return super().compose_node(parent, index)
+
+    def construct_scalar(self, node):
+        value = super().construct_scalar(node)
+        if re.search('[\0\ud800-\udfff]', value):
+            raise yaml.YAMLError(f'a zero or half a character in a text{node.start_mark}')
+        return value
 
 
 _Loader.add_implicit_resolver('tag:yaml.org,2002:float', re.compile(r'^[-+]?\d+(\.\d*)?[eE][-+]?\d+$'),
@@ -142,9 +161,9 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     source, raw = _read(path or DEFAULT)
     for override in overrides:
         _apply(raw, override)
-    modules = {section: _module(source, raw, section) for section in _MODULES}
-    template = _template(modules, {section: raw.get(section) or {} for section in _MODULES})
     where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
+    modules = {section: _module(where, raw, section) for section in _MODULES}
+    template = _template(modules, {section: raw.get(section) or {} for section in _MODULES})
     _check(where, raw, template, '')
     template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
     for field in dataclasses.fields(modules['model'].Config):  # an empty model key follows the data's of the same name
@@ -156,6 +175,8 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
                         f'{template.data.vocab_size}; leave it out to take the data\'s.')
     template.lock()
     values = template.as_dict()
+    if values['name'] in ('', '.', '..') or '/' in values['name']:
+        raise UserError(f'{where}: name must be that of a folder; it is {values["name"]!r}.')
     sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
     for section, (owner, cls) in _OWNED.items():
         keys = {key: value for key, value in values[section].items() if key != 'module'}
@@ -192,18 +213,14 @@ def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
     """The file a name stands for, and its values over those of the one it extends."""
     shipped = importlib.resources.files('configs')
     source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
-    if os.path.exists(source):
-        text = _text(source)
-    elif (shipped / os.path.basename(source)).is_file() and os.path.dirname(source) in ('', 'configs'):
-        source = str(shipped / os.path.basename(source))
-        text = _text(source)
-    else:
+    own = os.path.join(str(shipped), os.path.basename(source))
+    if not os.path.exists(source) and os.path.isfile(own) and os.path.dirname(source) in ('', 'configs'):
+        source = own
+    if not os.path.exists(source):
         names = sorted(file.name.removesuffix('.yaml') for file in shipped.iterdir() if file.name.endswith('.yaml'))
-        raise UserError(f'There is no configuration {path!r}; give a YAML file or one of: {", ".join(names)}.')
-    try:
-        raw = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UserError(f'{source} is not YAML: {" ".join(str(error).split())}') from error
+        where = f'{children[-1]}: extends: ' if children else ''
+        raise UserError(f'{where}There is no configuration {path!r}; give a YAML file or one of: {", ".join(names)}.')
+    raw = _yaml(_text(source), f'{source} is not YAML')
     if not isinstance(raw, dict):
         raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
     raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
@@ -223,7 +240,16 @@ def _merge(parent: dict, child: dict) -> dict:
     return {**parent, **both}
 
 
+def _yaml(text: str, wrong: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except Exception as error:  # a number too long, a date that is none, brackets in brackets: each another kind
+        raise UserError(f'{wrong}: {" ".join(str(error).split())}') from error
+
+
 def _text(path: str) -> str:
+    if os.path.getsize(path) > _LARGEST_FILE:
+        raise UserError(f'{path} is over {_LARGEST_FILE:,} bytes, and no configuration.')
     try:
         with open(path, encoding='utf-8') as file:
             return file.read()
@@ -235,10 +261,7 @@ def _apply(raw: dict, override: str) -> None:
     key, equals, text = override.partition('=')
     if not equals or not all(key.split('.')):
         raise UserError(f'--set {override}: write section.key=value, for example --set train.steps=100.')
-    try:
-        value = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError as error:
-        raise UserError(f'--set {override}: {text!r} is not a YAML value.') from error
+    value = _yaml(text, f'--set {override}: {text!r} is not a YAML value')
     *sections, last = key.split('.')
     for section in sections:
         raw = raw.setdefault(section, {})
@@ -247,18 +270,18 @@ def _apply(raw: dict, override: str) -> None:
     raw[last] = value
 
 
-def _module(source: str, raw: dict, section: str):
+def _module(where: str, raw: dict, section: str):
     package = _MODULES[section]
     name = (raw.get(section) or {}).get('module') if isinstance(raw.get(section) or {}, dict) else None
     if not isinstance(name, str) or not re.fullmatch(rf'{package}(\.\w+)+', name):
-        raise UserError(f'{source}: {section}.module must name a module of {package}, as {package}.<name>; '
+        raise UserError(f'{where}: {section}.module must name a module of {package}, as {package}.<name>; '
                         f'it is {name!r}.')
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UserError(f'{source}: {section}.module: there is no {name}.') from error
+        raise UserError(f'{where}: {section}.module: there is no {name}.') from error
     if missing := [cls for owner, cls in _OWNED.values() if owner == section and not hasattr(module, cls)]:
-        raise UserError(f'{source}: {section}.module: {name} has no {missing[0]}, so it cannot be a {section} section.')
+        raise UserError(f'{where}: {section}.module: {name} has no {missing[0]}, so it cannot be a {section} section.')
     return module
 
 
@@ -309,12 +332,26 @@ def _check_value(where: str, name: str, value, hint) -> None:
     try:
         if bool_as_number:
             raise TypeError
-        typeguard.check_type(name, value, hint)
+        # Of `A | B` this typeguard knows nothing, and would take anything for one.
+        union = isinstance(hint, types.UnionType)
+        typeguard.check_type(name, value, typing.Union[typing.get_args(hint)] if union else hint)  # noqa: UP007
     except TypeError as error:
         expected = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
         expected = expected.replace('typing.', '')
         raise UserError(f'{where}: {name} must be {expected}; it is {value!r}.') from error
+    _check_keys(where, name, value)
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int | float) and not abs(number) <= (_LARGEST if isinstance(number, int) else 1e38):
+            raise UserError(f'{where}: {name} must be a number up to {_LARGEST:,} or 1e38; it is {number}.')
     if isinstance(value, int | float) and not isinstance(value, bool):
         may_be_zero = isinstance(value, float) or hint is float or name.split('.')[-1] in _MAY_BE_ZERO
         if value < 0 or (value == 0 and not may_be_zero):
             raise UserError(f'{where}: {name} must be {"0 or more" if may_be_zero else "more than 0"}; it is {value}.')
+
+
+def _check_keys(where: str, name: str, value) -> None:
+    """hyperparams keeps the keys of a dictionary beside its own attributes, which none may be."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if key.startswith('_') or hasattr(hyperparams.Config, key):
+            raise UserError(f'{where}: {name}.{key}: nothing here can have that name.')
+        _check_keys(where, f'{name}.{key}', inner)

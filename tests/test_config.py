@@ -17,6 +17,9 @@ from pipelines import config
     ('model.P_drop=[1]', r'model\.P_drop must be float'),
     ('input.buckets=[8,x]', r'input\.buckets must be list\[int\]'),
     ('evaluate.thresholds.bleu.min=high', r'evaluate\.thresholds must be dict'),
+    ('train.init_from=5', r'train\.init_from must be str \| list\[str\]; it is 5'),
+    ('train.jit=5', r'train\.jit must be'),
+    ('model.vocab_size=[]', r'model\.vocab_size must be int \| None; it is \[\]'),
     ('model.h=5', r'model: d_model 32 is no multiple of h 5'),
     ('model.module=os', r"model\.module must name a module of keras_models, .* it is 'os'"),
     ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
@@ -35,6 +38,17 @@ from pipelines import config
     ('.steps=3', 'write section.key=value'),
     ('train.steps.more=3', "'steps' holds a value, not keys"),
     ('train.steps=[', 'is not a YAML value'),
+    ('train.steps=' + '[' * 9999, 'is not a YAML value'),
+    ('seed=' + '9' * 5000, 'is not a YAML value'),
+    ('seed=2147483648', r'seed must be a number up to 2,147,483,647'),
+    ('input.buckets=[8, 9999999999]', r'input\.buckets must be a number up to'),
+    ('model.P_drop=.nan', r'model\.P_drop must be a number'),
+    ('name=../elsewhere', r"name must be that of a folder; it is '\.\./elsewhere'"),
+    ('data.train=["a\\0b"]', 'a zero or half a character'),
+    ('data.train=["\\ud800"]', 'a zero or half a character'),
+    ('evaluate.thresholds={as_dict: {min: 1}}', r'evaluate\.thresholds\.as_dict: nothing here can have that name'),
+    ('evaluate.thresholds={bleu: {_locked: 1}}', r'evaluate\.thresholds\.bleu\._locked: nothing here'),
+    ('tr\x1b[2Jain=1\n', r'unknown key tr\\x1b\[2Jain'),
 ])
 def test_a_mistake_is_one_sentence_that_names_it(config_file, override, message):
     with pytest.raises(UserError, match=message) as error:
@@ -45,7 +59,9 @@ def test_a_mistake_is_one_sentence_that_names_it(config_file, override, message)
 @pytest.mark.parametrize('text, message', [
     (b'data: [', 'is not YAML'), (b'3', 'must hold `key: value` sections'), (b'\xff\xfe', 'is not UTF-8'),
     (b'data: {module: data_prep.wmt}', 'model.module must name'), (b'data: 5', 'data.module must name'),
-    (b'!!python/object/apply:os.system ["true"]', 'is not YAML')])
+    (b'!!python/object/apply:os.system ["true"]', 'is not YAML'), (b'a: &a [1]\nb: [*a, *a]', r'aliases \(\*name\)'),
+    (b'seed: !!timestamp 2001-99-99', 'is not YAML'), (b'seed: !!float ""', 'is not YAML'),
+    (b'#' * (1 << 21), 'is over')])
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, message):
     path = tmp_path / 'odd.yaml'
     path.write_bytes(text)
@@ -86,7 +102,7 @@ def test_a_file_may_extend_another(tmp_path, config_file):
     big = config.load('wmt14_en_fr_big')  # by way of two others, by name, from any folder
     assert (big.data.target, big.model.d_model, big.model.P_drop, big.model.N) == ('fr', 1024, 0.1, 6)
     for text, message in (('extends: child.yaml', 'not itself'), ('extends: 5', 'must name another configuration'),
-                          ('extends: nowhere', 'There is no configuration')):
+                          ('extends: nowhere', 'child.yaml: extends: There is no configuration')):
         child.write_text(text)
         with pytest.raises(UserError, match=message):
             config.load(str(child))

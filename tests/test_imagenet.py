@@ -15,7 +15,17 @@ import scipy.io
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, image_input, image_shards, imagenet, imagenet_job, records, sample_images
+from data_prep import (
+    UserError,
+    image_input,
+    image_labels,
+    image_shards,
+    image_sources,
+    imagenet,
+    imagenet_job,
+    records,
+    sample_images,
+)
 
 WNIDS = ['n01440764', 'n01641577', 'n02124075']
 
@@ -99,6 +109,34 @@ def letters(folder):
 
 def reasons(folder):
     return {os.path.basename(letter['file']): letter['reason'] for letter in letters(folder)}
+
+
+ENTITIES = ''.join(f'<!ENTITY {b} "{f"&{a};" * 99}">' for a, b in zip('abcd', 'bcde'))
+
+
+@pytest.mark.parametrize('text', [
+    f'<a><size><width>{"9" * 400}</width></size><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax>'
+    '</bndbox></a>',
+    '<a>' * 9, 'x.jpg 1 2 3', 'x.jpg 1 2 3 y', f'<!DOCTYPE x [<!ENTITY a "{"a" * 9999}">{ENTITIES}]><x>&e;</x>'])
+def test_boxes_that_make_no_sense_are_an_error_of_one_kind(text):
+    with pytest.raises(ValueError):
+        image_labels.fractions(text.encode(), 20, 24)
+
+
+def test_a_tar_in_an_object_store_that_ends_too_early_is_named(tmp_path, monkeypatch):
+    """Those files raise an error of their own where one reads or seeks behind the end."""
+    path = tmp_path / 'a.tar'
+    monkeypatch.setattr(image_sources, 'open_file', lambda path: tf.io.gfile.GFile(path, 'rb'))
+    [source] = image_sources.sources('train', str(tmp_path), ['a.tar'])
+    for cut in (700, 512, 100):
+        path.write_bytes(tar({'a/x.jpg': bytes(1000)})[:cut])
+        with pytest.raises(UserError, match=r'a\.tar is not a whole archive'):
+            list(image_sources.walk(source, ''))
+
+
+def test_a_csv_of_classes_that_is_none_is_named():
+    with pytest.raises(UserError, match=r'^a\.csv is not the CSV its first line says \(field larger than'):
+        image_labels.labels(b'ImageId,PredictionString\n' + b'x' * 140_000, 'a.csv', {})
 
 
 def check_counts(manifest):

@@ -111,6 +111,11 @@ def test_what_is_no_whole_png_is_an_error(form, cut):
             read(tf.constant(FORMS[form](labels_picture())[:cut]))
 
 
+def test_chunks_without_end_before_the_pixels_are_an_error():
+    with pytest.raises(tf.errors.InvalidArgumentError, match='a parse map has no pixels'):
+        person.parse_map(png(np.zeros((4, 4), np.uint8), kind=3, chunks=[(b'abCd', b'')] * 1001))
+
+
 def test_jpeg_is_no_parse_map():
     file = io.BytesIO()
     Image.fromarray(labels_picture()).save(file, 'JPEG')

@@ -1,4 +1,5 @@
 """TFRecord shards, their index and the manifest."""
+import hashlib
 import json
 import os
 
@@ -81,8 +82,60 @@ def test_a_folder_without_its_manifest_is_no_data_set(data_set):
             records.open_split(str(data_set), 'train')
 
 
+def test_an_index_that_lies_is_refused_though_its_hash_is_right(data_set):
+    """Where a record is follows from the lengths before it, and the file's head from the manifest."""
+    path = data_set / 'Split-train' / 'part-0.index.npy'
+    manifest, good = json.loads((data_set / 'manifest.json').read_text()), path.read_bytes()
+    rows = np.load(path)
+    moved, longer = rows.copy(), rows.copy()
+    moved['offset'][1], longer['length'][2] = 2 ** 63, 2 ** 32 - 1
+    head = good[:-rows.nbytes]
+    for bad in (head + moved.tobytes(), head + longer.tobytes(), good[:-1], good.replace(b'(4,)', b'(9,)'),
+                good.replace(b"'<u8'", b"'|O8'"), b''):
+        path.write_bytes(bad)
+        manifest['splits']['train'][0]['index_sha256'] = hashlib.sha256(bad).hexdigest()
+        (data_set / 'manifest.json').write_text(json.dumps(manifest))
+        with pytest.raises(UserError, match=r'part-0\.index\.npy (has other columns|does not say where)'):
+            records.open_split(str(data_set), 'train')
+
+
+@pytest.mark.parametrize('place, value', [
+    (('splits',), None), (('splits', 'train'), {}), (('splits', 'train', 0, 'file'), '../../etc/passwd'),
+    (('splits', 'train', 0, 'file'), '/etc/passwd'), (('splits', 'train', 0, 'records'), 2 ** 70),
+    (('splits', 'train', 0, 'bytes'), -1), (('splits', 'train', 0, 'index_sha256'), 3), (('lengths',), ['crc']),
+    (('lengths',), ['a', 'a']), (('counts', 'train'), {'written': '8'}), (('model',), {'classes': [1]})])
+def test_a_manifest_of_another_shape_is_refused_by_its_key(data_set, place, value):
+    path = data_set / records.MANIFEST
+    manifest = inner = json.loads(path.read_text())
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=rf'manifest\.json is damaged: its {place[0]!r} is not as it was written'):
+        records.read_manifest(str(data_set))
+
+
+def test_brackets_within_brackets_are_no_manifest(data_set):
+    (data_set / records.MANIFEST).write_text('[' * 100_000)
+    with pytest.raises(UserError, match='manifest.json is damaged'):
+        records.read_manifest(str(data_set))
+
+
 def test_an_abandoned_shard_leaves_nothing(tmp_path):
     writer = records.ShardWriter(str(tmp_path / 'Split-train' / 'part-0.tfrecord'))
     writer.write(b'half')
     writer.abandon()
     assert list((tmp_path / 'Split-train').iterdir()) == []
+
+
+def test_a_data_set_of_many_shards_keeps_few_open(tmp_path):
+    shards = []
+    for n in range(records._OPEN + 30):
+        writer = records.ShardWriter(str(tmp_path / 'Split-train' / f'part-{n:05d}.tfrecord'))
+        writer.write(b'%d' % n)
+        shards.append(writer.close())
+    records.write_manifest(str(tmp_path), shards, (), {}, {})
+    split, before = records.open_split(str(tmp_path), 'train'), len(os.listdir('/proc/self/fd'))
+    for _ in range(2):
+        assert split.read(range(len(split))) == [b'%d' % n for n in range(len(split))]
+    assert len(os.listdir('/proc/self/fd')) - before <= records._OPEN

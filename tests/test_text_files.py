@@ -196,6 +196,81 @@ def test_a_missing_end_tag_inside_the_file_is_named():
         list(archives.segments(io.BytesIO(content), 'a.sgm'))
 
 
+@pytest.mark.parametrize('text', [b'<seg>', b'<seg ', b'</seg>', b'<', b'<seg id="1"> '])
+def test_tags_without_end_take_no_longer_than_others(text):
+    """A million of them: where each looked for its end through all the rest, that took hours."""
+    with pytest.raises(UserError, match='a.sgm'):
+        list(archives.segments(io.BytesIO(text * (4_000_000 // len(text))), 'a.sgm'))
+
+
+def test_characters_that_are_none(folder):
+    content = b'<seg>&#xD800; &#1114112; &#' + b'9' * 5000 + b'; &#99999999;</seg>'
+    assert b''.join(archives.segments(io.BytesIO(content), 'a.sgm')).decode() == (
+        '\ufffd \ufffd &#' + '9' * 5000 + '; &#99999999;\n')
+
+
+def test_a_line_longer_than_any_is_a_dead_letter(tmp_path):
+    (tmp_path / 'a.en').write_bytes(b'one\n' + 'ä'.encode() * (1 << 20) + b'\nthree\n')
+    (tmp_path / 'a.de').write_bytes(b'eins\nzwei\ndrei\n')
+    first, long, last = unpacked(tmp_path, 'a.en', 'a.de')
+    assert (first.columns, last.columns) == (('one', 'eins'), ('three', 'drei')) and long.columns == ()
+    assert long.reason == '2,097,153 bytes in one record, which may have 1,048,576'
+    assert (long.file, long.line, long.offset, last.offset) == (str(tmp_path / 'a.en'), 2, 4, 2_097_157)
+
+
+def test_memory_does_not_grow_with_a_line(tmp_path):
+    for name in ('a.en', 'a.de'):
+        (tmp_path / name).write_bytes(b'x' * 30_000_000)
+    tracemalloc.start()
+    [record] = unpacked(tmp_path, 'a.en', 'a.de')
+    assert record.reason and tracemalloc.get_traced_memory()[1] < 1e7
+    tracemalloc.stop()
+
+
+def test_what_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, '_ANYHOW', 1 << 22)
+    (tmp_path / 'a.en.gz').write_bytes(gzip.compress(bytes(1 << 23)))
+    (tmp_path / 'a.de').write_bytes(b'')
+    pack(tmp_path / 'a.tgz', {'a.en': bytes(1 << 23), 'a.de': b''})
+    for names, kind in ((['a.en.gz', 'a.de'], 'gzip file'), (['a.tgz/a.en', 'a.tgz/a.de'], 'archive')):
+        with pytest.raises(UserError, match=f'is not a whole {kind} .unpacked it is more than 200 times as large'):
+            unpacked(tmp_path, *names)
+
+
+def header(name, kind, size, content=b''):
+    """A tar's header that says so, its checksum right, and what follows it."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+GOOD = header('a.en', tarfile.REGTYPE, 4, b'one\n') + header('a.de', tarfile.REGTYPE, 5, b'eins\n')
+
+
+@pytest.mark.parametrize('first, message', [
+    (header('x', tarfile.REGTYPE, -512), 'a member of -512 bytes'),
+    (header('x', tarfile.XHDTYPE, 14, b'14 size=-5120\n'), 'a member of -5,120 bytes'),
+    (header('x', tarfile.REGTYPE, 1 << 39), 'unexpected end of data'),
+    (header('x', tarfile.REGTYPE, 1 << 61), 'a member of 2,305,843,009,213,693,952 bytes'),
+    (header('x', tarfile.XHDTYPE, 1 << 60), 'a name or header of 1,152,921,504,606,846,976 bytes'),
+    (header('x', tarfile.GNUTYPE_LONGNAME, 1 << 20, bytes(1 << 20)), 'a name or header of 1,048,576 bytes'),
+    (header('x', tarfile.XHDTYPE, 12, b'12 path=abc\n') * 2000, 'recursion'),
+    (header('x', tarfile.XHDTYPE, 44, b'22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n')
+     + header('a', tarfile.REGTYPE, 512, bytes(512)), 'not enough values')])
+def test_a_tar_whose_headers_lie_is_refused(tmp_path, first, message):
+    (tmp_path / 'a.tar').write_bytes(first + GOOD + bytes(1024))
+    with pytest.raises(UserError, match=rf'a\.tar is not a whole archive \(.*{message}'):
+        unpacked(tmp_path, 'a.tar/a.en', 'a.tar/a.de')
+    with open(tmp_path / 'a.tar', 'rb') as file, pytest.raises(UserError, match=rf'a\.tar is not a whole .*{message}'):
+        list(archives.ranges(file, 'a.tar'))
+
+
+def test_a_member_of_holes_is_none(tmp_path):
+    (tmp_path / 'a.tar').write_bytes(header('a.en', tarfile.GNUTYPE_SPARSE, 0) + GOOD[1024:] + bytes(1024))
+    with pytest.raises(UserError, match=r'a\.tar has no file a\.en'):
+        unpacked(tmp_path, 'a.tar/a.en', 'a.tar/a.de')
+
+
 def test_an_archive_needs_a_file_in_it(folder):
     with pytest.raises(UserError, match=r'data\.train: \S+europarl-v7\.tgz is an archive; go on with the file inside'):
         prepare(config(folder, train=['training-parallel-europarl-v7.tgz'] * 2), folder / 'out')

@@ -302,6 +302,13 @@ def test_what_cannot_be_used_is_a_dead_letter_by_file_and_reason_and_the_rest_go
         assert '\n' not in others[file]['reason']
 
 
+@pytest.mark.parametrize('name', ['a\0b.jpg', 'x' * 300 + '.jpg', '\x1b[2J.jpg'])
+def test_a_name_that_no_file_has_is_a_dead_letter(tmp_path, name):
+    path = tmp_path / 'pairs.txt'
+    path.write_text(f'a.jpg b.jpg\n{name} b.jpg\n')
+    assert [pair.reason for pair in tryon_files.pairs(str(path))] == ['', 'no file has such a name']
+
+
 def test_missing_limbs_and_hips_are_no_defect(config, tmp_path):
     write_split(tmp_path, 'train', range(3))
     for number, joints in enumerate(([3, 4, 6, 7], [8, 11], [0, 3, 4, 6, 7, 8, 11, 14, 15])):

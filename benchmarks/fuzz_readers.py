@@ -1,0 +1,400 @@
+"""What `fuzz.py` feeds: each reader of the project as a function of bytes, and small valid files to begin with.
+
+A reader gets one file's bytes, puts them where the project would find them and lets the project read all of it. What it
+returns are the refusals, dead letters or the like; what the project raises is the caller's to judge. A refusal must
+hold the reader's `place`, the file's name.
+"""
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
+import pathlib
+import struct
+import tarfile
+from collections.abc import Callable
+
+import h5py
+import numpy as np
+import tensorflow as tf
+import yaml
+from PIL import Image
+from tensorflow import keras
+
+from benchmarks import fuzz_seeds as valid
+from benchmarks import fuzz_shapes as shapes
+from data_prep import (
+    image_input,
+    image_labels,
+    image_shards,
+    image_sources,
+    imagenet,
+    records,
+    sample_people,
+    text_files,
+    tryon_files,
+    tryon_sample,
+    wmt,
+    wmt_job,
+)
+from keras_models import checkpoint_file, h5_file, torch_file
+from pipelines import checkpoints, config, pusher
+
+MAX_PIXELS = 1 << 18
+Read = Callable[[bytes], list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A reader of files.
+
+    Attributes:
+      make: given an empty folder, the function of bytes, and the valid.
+      place: what every refusal must hold.
+      words: what mutations like to insert.
+      shape: a strategy of bytes, made from the first seed, or nothing.
+      repair: makes checksums right again.
+      whole: whether the seeds are accepted, and hold nothing to refuse.
+    """
+    make: Callable[[pathlib.Path], tuple[Read, list[bytes]]]
+    place: str
+    words: tuple[bytes, ...] = ()
+    shape: Callable | None = None
+    repair: Callable[[bytes], bytes] = bytes
+    whole: bool = True
+
+
+def _text(name: str, *seeds: bytes):
+    """A text with itself as its translation, or a table."""
+    def make(folder):
+        path = folder / name
+        files = [name] if name.endswith(('.csv', '.tsv')) else [name, name]
+
+        def read(data):
+            path.write_bytes(data)
+            [source] = text_files.sources('train', str(folder), files)
+            blocks = text_files.scan(source, text_files.unpack(source, str(folder)), 3 if len(data) < 4096 else 2000,
+                                     header=False)
+            found = [(block, list(text_files.read(block))) for block in blocks]
+            assert all(block.records == len(rows) for block, rows in found), 'a block of other records'
+            return [f'{row.file}, line {row.line}, byte {row.offset}: {row.reason}'
+                    for _, rows in found for row in rows if row.reason]
+        return read, list(seeds)
+    return make
+
+
+def _archive(folder):
+    path = folder / 'input.tgz'
+
+    def read(data):
+        path.write_bytes(data)
+        [source] = text_files.sources('train', str(folder), ['input.tgz/a.en', 'input.tgz/a.de'])
+        list(text_files.scan(source, text_files.unpack(source, str(folder)), 2000, header=False))
+        return []
+    return read, [gzip.compress(valid.tar(kind), mtime=0) for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)]
+
+
+def _ranges(folder):
+    """Pictures in a tar, of which every range that is found is read."""
+    path = folder / 'input.tar'
+
+    def read(data):
+        path.write_bytes(data)
+        [source] = image_sources.sources('train', str(folder), ['input.tar'])
+        refused = []
+        for found in image_sources.scan(source, str(folder), {}):
+            if isinstance(found, image_sources.Found):
+                refused.append(f'input.tar/{found.name}, byte {found.offset}: {found.reason}')
+            elif isinstance(found, image_sources.Picture):
+                image_sources.read(*found.found[1:4])
+        return [ascii(text)[1:-1] for text in refused]  # as JSON has it
+    return read, [valid.tar(tarfile.GNU_FORMAT), valid.tar(tarfile.PAX_FORMAT)]
+
+
+def _records(part: str):
+    """A data set of two shards of which one file is what it is told; hashes in the manifest are made right."""
+    def make(folder):
+        folder /= 'data'
+        entries = []
+        for number in range(2):
+            writer = records.ShardWriter(str(folder / 'Split-train' / f'part-{number}.tfrecord'), ('inputs',))
+            for text in (b'', b'one', b'two' * 20):
+                writer.write(text, inputs=len(text))
+            entries.append(writer.close())
+        counts = {'train': {'read': 6, 'written': 6}}
+        good = json.dumps(records.write_manifest(str(folder), entries, ('inputs',), counts, {'model': {}})).encode()
+        first = folder / 'Split-train' / 'part-0.tfrecord'
+        path = {'manifest': folder / 'manifest.json', 'index': first.with_suffix('.index.npy'), 'shard': first}[part]
+        seed = path.read_bytes()
+
+        def read(data):
+            path.write_bytes(data)
+            if part != 'manifest':
+                manifest = json.loads(good)
+                told = {'index': {'index_sha256': hashlib.sha256(data).hexdigest()}, 'shard': {'bytes': len(data)}}
+                manifest['splits']['train'][0].update(told[part])
+                (folder / 'manifest.json').write_text(json.dumps(manifest))
+            for split in records.read_manifest(str(folder))['splits']:
+                found = records.open_split(str(folder), split)
+                found.read(range(len(found)))
+            return []
+        return read, [seed]
+    return make
+
+
+def _config(folder):
+    path, good = folder / 'input.yaml', {
+        'seed': 3, 'data': {'module': 'data_prep.wmt', 'train': ['a.tsv'], 'validation': ['b.tsv'], 'test': ['c.tsv'],
+                            'vocab_size': 90, 'max_dead_letters': 0.5},
+        'input': {'buckets': [8, 16], 'tokens': 256},
+        'model': {'module': 'keras_models.transformer', 'preset': 'paper', 'N': 1, 'd_model': 32, 'd_ff': 64, 'h': 2},
+        'inference': {'beam_size': 4}, 'train': {'steps': 20, 'jit': 'auto'},
+        'evaluate': {'slices': ['kind'], 'thresholds': {'bleu': {'min': 0, 'max_drop': 1e9}}}}
+
+    def read(data):
+        path.write_bytes(data)
+        _use(config.load(str(path)))
+        return []
+    return read, [yaml.safe_dump(good).encode(), json.dumps(good).encode(), b'extends: wmt14_en_de_base\nseed: 1']
+
+
+def _use(loaded) -> None:
+    """What every stage does with a configuration before it works."""
+    json.dumps(loaded.values).encode()
+    loaded.data.files('train')
+
+
+def _override(folder):
+    path = folder / 'input.yaml'
+    _, seeds = _config(folder)
+    path.write_bytes(seeds[0])
+
+    def read(data):
+        _use(config.load(str(path), [data.decode('utf-8', 'surrogateescape')]))
+        return []
+    return read, [b'train.steps=100', b'evaluate.thresholds={bleu: {min: 0.5}}', b'input.buckets=[8, 16]', b'name=x']
+
+
+def _pictures(folder):
+    """A training picture, stored and shown as a crop."""
+    path = folder / 'input.jpg'
+    settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1,
+                               max_pixels=MAX_PIXELS)
+    side = image_input.SIDE
+    known = image_input.Pixels(np.zeros([side, side, 3], np.float32), np.zeros(3), np.eye(3))
+    view = image_input.View(known, 16, (16, 24), False, True, 0.1, 'pixel')
+    shown = tf.function(view.training, input_signature=[
+        tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int32), tf.TensorSpec([2], tf.int32)])
+
+    def read(data):
+        path.write_bytes(data)
+        shard = image_shards.Shard(settings, 'train', {'a': 0}, image_labels.merge([]), {}, {})
+        item = image_shards.Item(str(path), 0, -1, path.name, 'a')
+        for record in shard.records([item]):
+            found = tf.train.Example.FromString(record).features.feature
+            size = [found[name].int64_list.value[0] for name in ('height', 'width')]
+            shown(found['image'].bytes_list.value[0], size, [1, 2])
+        return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
+    kinds = [('JPEG', 'RGB'), ('JPEG', 'CMYK'), *(('PNG', mode) for mode in ('RGB', 'P', 'RGBA', 'I;16', '1'))]
+    return read, [valid.picture('JPEG', 'L', progressive=True), *(valid.picture(*kind) for kind in kinds)]
+
+
+def _boxes(name: str, *seeds: bytes):
+    """What says where things are in a good picture."""
+    def make(folder):
+        photo, path = folder / 'photo.jpg', folder / name
+        photo.write_bytes(valid.picture('JPEG'))
+        settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1)
+
+        def read(data):
+            path.write_bytes(data)
+            text = None if name.endswith('.xml') else data
+            ranges = list(image_labels.box_ranges(f'a/{name}', str(path), 0, -1, text))
+            shard = image_shards.Shard(settings, 'train', {'a': 0},
+                                       image_labels.merge([image_labels.pack(ranges)]), {}, {})
+            assert len(list(shard.records([image_shards.Item(str(photo), 0, -1, photo.name, 'a')]))) == 1
+            return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
+        return read, list(seeds)
+    return make
+
+
+def _classes(text: bytes, path: str):
+    return image_labels.labels(text, path, {'1': 'n01440764'})
+
+
+def _labels(name: str, *seeds: bytes):
+    """A text about classes, read as each of the kinds there are."""
+    def make(folder):
+        path = folder / name
+
+        def read(data):
+            path.write_bytes(data)
+            text, refused = image_sources.read_small(str(path)), []
+            for how in (image_labels.synsets,) if name.endswith('.mat') else (
+                    image_labels.synsets, image_labels.words, image_labels.annotations, _classes):
+                try:
+                    how(text, str(path))
+                except records.UserError as error:
+                    refused.append(str(error))
+            return refused
+        return read, list(seeds)
+    return make
+
+
+def _pairs(folder):
+    """A pairs file, and the files it names, of which one person's are there."""
+    sample_people.write_people(str(folder), 1, 0, (128, 96))
+    path, folders = folder / 'input_pairs.txt', tryon_files.folders(str(folder / 'train'))
+
+    def read(data):
+        path.write_bytes(data)
+        refused = []
+        for pair in tryon_files.pairs(str(path)):
+            if pair.reason:
+                refused.append(f'{path}, line {pair.line}: {pair.reason}')
+                continue
+            try:
+                tryon_files.read(folders, pair.person, tryon_files.garment_of(folders, pair.person))
+            except tryon_files.Refused as error:
+                refused.append(f'{path}, {error.path}: {error.reason}')
+        return refused
+    return read, [(folder / 'train_pairs.txt').read_bytes() * 2, 'a/ö.jpg b.png\r\n'.encode()]
+
+
+def _tryon(key: str):
+    """A good sample but for one of its files."""
+    def make(folder):
+        sample_people.write_people(str(folder), 1, 0, (128, 96))
+        good = tryon_files.read(tryon_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')
+        seeds = [good[key].content]
+        if key == 'parse':
+            labels = Image.open(io.BytesIO(seeds[0]))
+            for form in (Image.fromarray(np.asarray(labels)), labels.convert('RGB'), labels.convert('RGBA')):
+                out = io.BytesIO()
+                form.save(out, 'PNG')
+                seeds.append(out.getvalue())
+
+        def read(data):
+            try:
+                tryon_sample.sample({**good, key: tryon_files.File('input', data)}, 40, MAX_PIXELS)
+            except tryon_files.Refused as error:
+                return [f'{error.path}: {error.reason}']
+            return []
+        return read, seeds
+    return make
+
+
+def _torch(folder):
+    path = folder / 'input.pth'
+    legacy = (torch_file.LEGACY + b'\x80\x02M\xe9\x03.\x80\x02}X\x0d\x00\x00\x00little_endian\x88s.'
+              + valid.STATE % b'N' + b'\x80\x02]X\x01\x00\x00\x000a.' + struct.pack('<q6f', 6, *range(6)))
+
+    def read(data):
+        path.write_bytes(data)
+        torch_file.read(str(path))
+        return []
+    return read, [shapes.zipped(valid.STATE % b''), legacy]
+
+
+def _h5(folder):
+    path = folder / 'input.h5'
+    for name, options in (('plain', {}), ('packed', {'compression': 'gzip', 'chunks': True})):
+        with h5py.File(folder / name, 'w') as file:
+            for layer in ('block1_conv1', 'fc1'):
+                group = file.create_group(layer)
+                group.attrs['weight_names'] = np.array([f'{layer}_W:0', f'{layer}_b:0'], 'S')
+                group.create_dataset(f'{layer}_W:0', data=np.ones([3, 4], np.float32), **options)
+                group.create_dataset(f'{layer}_b:0', data=np.ones(4, np.float32))
+
+    def read(data):
+        path.write_bytes(data)
+        h5_file.read(str(path))
+        return []
+    return read, [(folder / name).read_bytes() for name in ('plain', 'packed')]
+
+
+def _checkpoint(ending: str):
+    def make(folder):
+        net = keras.Sequential([keras.layers.Dense(3, name='fc1')])
+        net.build([None, 4])
+        checkpoints.save({'classifier': net}, str(folder / 'input'))
+        path = folder / f'input.{ending}'
+        seed = path.read_bytes()
+
+        def read(data):
+            path.write_bytes(data)
+            reader = checkpoint_file.Reader(str(folder / 'input'))
+            for key in reader.get_variable_to_shape_map():
+                reader.get_tensor(key)
+            return []
+        return read, [seed]
+    return make
+
+
+def _version(folder):
+    (folder / 'model').mkdir()
+    (folder / 'model' / 'saved_model.pb').write_bytes(b'x')
+    path = pathlib.Path(pusher.publish(str(folder / 'model'), str(folder / 'serving'), {'pipeline': 'x'}))
+
+    def read(data):
+        (path / pusher.RECORD).write_bytes(data)
+        version = pusher.Version(str(path))
+        assert isinstance(version.origin, int)
+        pusher.verify(str(path))
+        return []
+    return read, [(path / pusher.RECORD).read_bytes()]
+
+
+def _subwords(folder):
+    path = folder / 'input.model'
+    lines = [f'{a} {b} {a}{b}' for a in ('one', 'two', 'three', 'vier') for b in ('house', 'tree', 'bird')] * 4
+    out = folder / 'made'
+    seeds = []
+    for kind, normal in (('bpe', 'nmt_nfkc'), ('wordpiece', 'nfkc')):
+        settings = wmt_job.subwords.Config(vocab_size=60, subword_kind=kind, normalization=normal)
+        seeds.append(wmt_job.subwords.learn(lines, settings))
+    out.mkdir()
+    settings = wmt.Config(train=['a', 'b'], validation=['a', 'b'], test=['a', 'b'], subword_model=str(path))
+
+    def read(data):
+        path.write_bytes(data)
+        found = wmt_job._take(str(out), settings)
+        return [found[1:].decode()] if found.startswith(b'!') else []
+    return read, seeds
+
+
+READERS = {
+    'shard': Reader(_records('shard'), 'part-0.'),
+    'index': Reader(_records('index'), 'part-0', (b'|O', b'<u8', b'(1,)', b'(9999999999999,)'), shapes.index),
+    'manifest': Reader(_records('manifest'), '/data', shape=shapes.json_like),
+    'config': Reader(_config, 'input.yaml', valid.YAML, shapes.config),
+    'override': Reader(_override, '--set', valid.YAML, shapes.override),
+    'lines': Reader(_text('input.txt', 'one\nzwei ö\n\nthree\r\n'.encode()), 'input.txt', valid.TABLE, shapes.table),
+    'tsv': Reader(_text('input.tsv', 'one\teins\nzwei ö\tb\tkind\n'.encode()), 'input.tsv', valid.TABLE, shapes.table),
+    'csv': Reader(_text('input.csv', 'one,eins\n"zwei ö\nx",b,c\n'.encode()), 'input.csv', valid.TABLE, shapes.table),
+    'sgml': Reader(_text('input.sgm', valid.SGML), 'input.sgm', valid.SEG, shapes.sgml),
+    'gzip': Reader(_text('input.gz', gzip.compress(b'one\ntwo\n' * 9, mtime=0)), 'input.gz', (b'\x1f\x8b\x08',)),
+    'archive': Reader(_archive, 'input.tgz', (b'\x1f\x8b\x08',), shapes.packed_tar),
+    'tar': Reader(_ranges, 'input.tar', (b'ustar', b'\x80' + bytes(10), b'\xff' * 12), shapes.tar, valid.tar_sums,
+                  whole=False),
+    'labels': Reader(_labels('input.txt', b'n01440764\nn01443537 tench\n', b'1\n2\n', b'ImageId,PredictionString\n'
+                             b'a,n01440764 1 2 3 4\n', b'a.JPEG\tn01440764\t0\t32\t44\t62\n', b'n01440764 1 tench\n'),
+                     'input.txt', valid.TABLE, shapes.table, whole=False),
+    'matlab': Reader(_labels('input.mat', valid.matlab()), 'input.mat'),
+    'xml': Reader(_boxes('photo.xml', valid.XML), 'photo.xml', valid.XMLS, shapes.xml),
+    'boxes': Reader(_boxes('photo_boxes.txt', b'photo.jpg\t0\t1\t9\t8\nphoto.jpg 1 2 3 4\n'), 'photo_boxes.txt',
+                    valid.TABLE),
+    'pairs': Reader(_pairs, 'input_pairs.txt', (b'../', b'/', b'\0', b'x' * 300, b'\n'), shapes.pairs, whole=False),
+    'openpose': Reader(_tryon('keypoints'), 'input', (b'1e39', b'NaN', b'"pose_keypoints"', b'[', b'-'),
+                       shapes.json_like),
+    'parse map': Reader(_tryon('parse'), 'input', valid.PNG, shapes.png, valid.png_sums),
+    'mask': Reader(_tryon('cloth_mask'), 'input', valid.PNG, shapes.png, valid.png_sums),
+    'picture': Reader(_pictures, 'input.jpg', valid.PNG, shapes.png, valid.png_sums),
+    'torch': Reader(_torch, 'input.pth', (b'R', b'Q', b'cos\nsystem\n', b'\x8a\x10' + b'\xff' * 16), shapes.pickle,
+                    valid.zip_sums),
+    'h5': Reader(_h5, 'input.h5'),
+    'checkpoint index': Reader(_checkpoint('index'), 'input', shape=shapes.table_file),
+    'checkpoint data': Reader(_checkpoint('data-00000-of-00001'), 'input'),
+    'pushed version': Reader(_version, '/serving/', shape=shapes.json_like),
+    'subwords': Reader(_subwords, 'input.model', shape=shapes.json_like),
+}
