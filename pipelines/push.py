@@ -55,8 +55,13 @@ def is_current(outputs: dict) -> bool:
     """
     from pipelines import pusher
     pushed = outputs['pushed_model'].properties
-    pushes = [version for version in pusher.versions(pushed['destination']) if 'rolled_back_to' not in version.record]
-    return bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
+    found = pusher.versions(pushed['destination'])
+    pushes = [version for version in found if 'rolled_back_to' not in version.record]
+    current = bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
+    if current and pushes[-1] is not found[-1]:
+        print(f'push: version {pushed["version"]} was rolled back, and stays so until another model is pushed; remove '
+              f'{outputs["pushed_model"].uri} to push it again.', flush=True)
+    return current
 
 
 def destination_of(config, root: str) -> str:

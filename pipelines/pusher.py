@@ -3,22 +3,26 @@
     <destination>/1763722800/                a version: saved_model.pb, variables/, assets/, assets.extra/
     <destination>/1763722800/landmark.json   the hashes of its files, and where they came from
     <destination>/.staging-<host>-<pid>-…    a push under way; serving looks at integer names only
+    <destination>/.claim-<version>-…         who is about to take that number, on an object store
 
 Serving loads the highest number. A version is never changed once it has its number: a rollback publishes the
 earlier files again under a new, higher one.
 """
+import contextlib
 import dataclasses
 import datetime
 import errno
+import fcntl
 import functools
 import json
 import os
+import random
 import re
 import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -28,7 +32,7 @@ from pipelines import artifacts
 FORMAT = 1
 RECORD = 'landmark.json'
 SAVED_MODEL = 'saved_model.pb'
-_STAGING = re.compile(r'\.staging-(.+)-([0-9]+)-[0-9a-f]+')
+_STAGING = re.compile(r'\.staging-(.+)-[0-9]+-[0-9a-f]+')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,59 +157,84 @@ def _history(destination: str) -> list[Version]:
 
 
 def _publish(source: str, destination: str, record: dict) -> str:
+    """Copies beside, checks, and only then lets the version appear."""
     try:
         tf.io.gfile.makedirs(destination)
     except tf.errors.OpError as error:
         raise UserError(f'{destination} cannot be made ({error.message}); '
                         'give another place with --set push.destination=DIR.') from error
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    put = _publish_remote if '://' in destination else _publish_local
-    return put(source, destination, {'format': FORMAT, 'pushed': now, **record})
-
-
-def _publish_local(source: str, destination: str, record: dict) -> str:
-    """Copies beside, checks, sends to disk, renames: even after a power cut there is a whole version or none."""
-    _remove_dead_staging(destination)
+    remote = '://' in destination
     staging = os.path.join(destination, f'.staging-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}')
-    try:
-        _copy(source, staging, record['files'])
-        _check_copy(source, staging, record['files'])
-        while True:
-            version = _next(destination)
-            path = os.path.join(destination, str(version))
-            _write_record(staging, {**record, 'version': version})
-            _flush(staging)
-            try:
-                os.rename(staging, path)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                continue  # another pusher has just taken this number; the next one is ours
-            _flush_entry(destination)
-            return path
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with contextlib.nullcontext() if remote else _working(destination):
+        try:
+            _copy(source, staging, record['files'])
+            commit = _commit_remote if remote else _commit_local
+            return commit(staging, destination, {'format': FORMAT, 'pushed': now, **record})
+        finally:
+            with contextlib.suppress(tf.errors.OpError):  # as a rule it is no longer there
+                tf.io.gfile.rmtree(staging)
 
 
-def _publish_remote(source: str, destination: str, record: dict) -> str:
-    """On an object store a rename is a copy, so the one file without which nothing loads is written last.
+def _commit_local(staging: str, destination: str, record: dict) -> str:
+    """Sends to disk, then renames: even after a power cut there is a whole version or none."""
+    while True:
+        version = _next(destination)
+        path = os.path.join(destination, str(version))
+        _write_record(staging, {**record, 'version': version})
+        _flush(staging)
+        try:
+            os.rename(staging, path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            continue  # another pusher has just taken this number; the next one is ours
+        _flush_entry(destination)
+        return path
 
-    Two pushers that choose the same second find each other's files in the check, and both give up.
+
+def _commit_remote(staging: str, destination: str, record: dict) -> str:
+    """File by file, for an object store renames no folder: the one file without which nothing loads goes last.
+
+    The store itself moves them, which keeps the time short in which a server sees a number it cannot load yet:
+    TensorFlow Serving tries that for five minutes, and then never again.
+    """
+    with _claimed(destination) as version:
+        path = os.path.join(destination, str(version))
+        _write_record(staging, {**record, 'version': version})
+        try:
+            for file in sorted([RECORD, *record['files']], key=lambda file: file == SAVED_MODEL):
+                tf.io.gfile.makedirs(os.path.dirname(os.path.join(path, file)))
+                tf.io.gfile.rename(os.path.join(staging, file), os.path.join(path, file))
+        except BaseException:
+            if tf.io.gfile.exists(path):  # a server that starts now would try the highest number and nothing else
+                tf.io.gfile.rmtree(path)
+            raise
+        return path
+
+
+@contextlib.contextmanager
+def _claimed(destination: str) -> Iterator[int]:
+    """A number that nobody else takes, where no rename fails and any file can be written over.
+
+    Whoever wants a number says so in a file of its own, then looks for others'. Of two, the one that wrote later sees
+    the other's and wants another number. Needs a store that lists what has been written, as Google's and Amazon's do.
     """
     version = _next(destination)
-    path = os.path.join(destination, str(version))
-    rest = {file: digest for file, digest in record['files'].items() if file != SAVED_MODEL}
-    try:
-        _copy(source, path, rest)
-        _check_copy(source, path, rest)
-        _write_record(path, {**record, 'version': version})
-        _copy(source, path, [SAVED_MODEL])
-        _check_copy(source, path, record['files'])
-    except BaseException:
-        if tf.io.gfile.exists(path):  # a server that starts now would try the highest number and nothing else
-            tf.io.gfile.rmtree(path)
-        raise
-    return path
+    while True:
+        claim = f'.claim-{version}-{uuid.uuid4().hex}'
+        try:
+            with tf.io.gfile.GFile(os.path.join(destination, claim), 'wb') as file:
+                file.write(b'')  # which creates it
+            names = [name.rstrip('/') for name in tf.io.gfile.listdir(destination)]
+            rivals = [name for name in names if name.startswith(f'.claim-{version}-') and name != claim]
+            if not rivals and str(version) not in names:
+                yield version
+                return
+        finally:
+            with contextlib.suppress(tf.errors.OpError):
+                tf.io.gfile.remove(os.path.join(destination, claim))
+        version = max(_next(destination), version + random.randint(1, 9))  # not what all the others want next
 
 
 def _next(destination: str) -> int:
@@ -213,14 +242,12 @@ def _next(destination: str) -> int:
     return max([int(time.time()), *(version.number + 1 for version in versions(destination))])
 
 
-def _copy(source: str, target: str, files: Iterable[str]) -> None:
+def _copy(source: str, target: str, files: dict[str, str]) -> None:
+    """Copies files, hash by name, and reads them back."""
     for file in files:
         path = os.path.join(target, file)
         tf.io.gfile.makedirs(os.path.dirname(path))
         tf.io.gfile.copy(os.path.join(source, file), path)
-
-
-def _check_copy(source: str, target: str, files: dict[str, str]) -> None:
     wrong = _difference(files, _hashes(target))
     if wrong:
         raise UserError(f'The copy of {source} in {target} is not the same: {wrong}; '
@@ -263,9 +290,23 @@ def _flush_entry(path: str) -> None:
         os.close(descriptor)
 
 
-def _remove_dead_staging(destination: str) -> None:
-    """Removes what killed pushers left. Another machine's stays: only that one knows whether it still works."""
-    for name in os.listdir(destination):
-        match = _STAGING.fullmatch(name)
-        if match and not artifacts.alive(f'{match[1]} {match[2]}'):
-            shutil.rmtree(os.path.join(destination, name), ignore_errors=True)
+@contextlib.contextmanager
+def _working(destination: str) -> Iterator[None]:
+    """Shares a lock with all who push here. Who has it alone removes what killed pushers left.
+
+    The kernel frees the lock of whoever dies. Process ids would not tell: in another container they are others. Another
+    machine's leftovers stay, for it may not see the lock.
+    """
+    folder = os.open(destination, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # others are at work, or the file system has no locks
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in os.listdir(destination):
+                match = _STAGING.fullmatch(name)
+                if match and match[1] == socket.gethostname():
+                    shutil.rmtree(os.path.join(destination, name), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(folder)

@@ -65,6 +65,15 @@ def test_two_contradicting_blessings_do_not_push(models, tmp_path, destination):
     assert not os.path.exists(destination)
 
 
+def test_a_model_that_was_rolled_back_can_be_pushed_again(models, tmp_path, destination):
+    push_all(models, destination, '?')
+    work = context(tmp_path, models['!'])
+    push.execute(work)
+    assert answer(pusher.rollback(destination)) == 'hi?'
+    push.execute(work)
+    assert answer(served(destination)) == 'hi!' and answer(pusher.rollback(destination)) == 'hi?'
+
+
 @pytest.mark.parametrize('key, file', [('model', 'Format-Serving/saved_model.pb'), ('blessing', 'BLESSED')])
 def test_what_changed_after_the_blessing_is_not_pushed(models, tmp_path, destination, key, file):
     work = context(tmp_path, models['!'])
@@ -92,14 +101,17 @@ def test_push_writes_version_lineage_kit_and_output(models, tmp_path, destinatio
     assert {'README.md', *serving_kit.CLIENTS} == set(os.listdir(f'{destination}.kit'))
 
 
-def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destination):
+def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destination, capsys):
     push_all(models, destination, '.')
     work = context(tmp_path, models['!'])
     push.execute(work)
-    outputs = {'pushed_model': artifacts.Artifact(1, 'PushedModel', '', '', work.properties)}
-    assert push.is_current(outputs)
+    outputs = {'pushed_model': artifacts.Artifact(1, 'PushedModel', 'runs/x/push/1/pushed_model', '', work.properties)}
+    capsys.readouterr()
+    assert push.is_current(outputs) and not capsys.readouterr().out
     pusher.rollback(destination)
     assert push.is_current(outputs)
+    assert re.fullmatch(rf'push: version {work.properties["version"]} was rolled back, and stays so .*; remove '
+                        r'runs/x/push/1/pushed_model to push it again\.\n', capsys.readouterr().out)
     push_all(models, destination, '?')
     assert not push.is_current(outputs)
     shutil.rmtree(destination)

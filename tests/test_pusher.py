@@ -2,12 +2,14 @@
 
 Versions are checked with hashlib alone, and answers come from the SavedModels themselves.
 """
+import fcntl
+import json
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent import futures
 
@@ -15,10 +17,9 @@ import pytest
 import tensorflow as tf
 from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
+from benchmarks import push_sweep
 from data_prep import UserError
 from pipelines import pusher
-
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def change(version, how):
@@ -180,58 +181,58 @@ def test_many_pushers_at_once(models, destination):
 
 
 def test_only_dead_pushers_leftovers_are_removed(models, destination):
-    dead = subprocess.Popen([sys.executable, '-c', ''])
-    dead.wait()
     host = os.uname().nodename
-    gone = f'.staging-{host}-{dead.pid}-00ff'
-    kept = {f'.staging-{host}-1-00ff', f'.staging-elsewhere-{dead.pid}-00ff'}
-    for name in (gone, *kept):
+    # A living process has the second's id, here; where it was written it may have been another's.
+    gone = {f'.staging-{host}-{2 ** 22 + 1}-00ff', f'.staging-{host}-1-00ff'}
+    kept = '.staging-elsewhere-1-00ff'
+    for name in (*gone, kept):
         os.makedirs(os.path.join(destination, name, 'variables'))
+    at_work = os.open(destination, os.O_RDONLY)
+    fcntl.flock(at_work, fcntl.LOCK_SH)  # as another pusher has it, of whom these might be
     push_all(models, destination, '!')
-    assert kept == {name for name in os.listdir(destination) if name.startswith('.')}
+    assert {*gone, kept} == {name for name in os.listdir(destination) if name.startswith('.')}
+    os.close(at_work)
+    push_all(models, destination, '!')
+    assert {kept} == {name for name in os.listdir(destination) if name.startswith('.')}
 
 
-PUSH_UNTIL_KILLED = """
-import os, random, signal, sys, time
-from pipelines import pusher
-model, destination, seed = sys.argv[1:]
-draw = random.Random(int(seed))
-for _ in range(8):
-    child = os.fork()
-    while not child:
-        pusher.publish(model, destination, {})
-    time.sleep(draw.uniform(0.05, 0.4))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    print(sum(name.startswith('.staging') for name in os.listdir(destination)), flush=True)
-pusher.publish(model, destination, {})
-"""
+def test_what_is_being_copied_is_not_swept_away(models, destination, monkeypatch):
+    copy, both = tf.io.gfile.copy, threading.Barrier(2)
+
+    def together(source, target):
+        if target.endswith('saved_model.pb'):
+            both.wait(60)  # each has its folder when the other ends, and neither may take it for a dead one's
+        copy(source, target)
+    monkeypatch.setattr(tf.io.gfile, 'copy', together)
+    with futures.ThreadPoolExecutor(2) as pool:
+        paths = [path for paths in pool.map(lambda suffix: push_all(models, destination, suffix), '!?')
+                 for path in paths]
+    assert {os.path.basename(path) for path in paths} == {*os.listdir(destination)} and len({*paths}) == 2
+    for path in paths:
+        assert_whole(path)
 
 
-def test_whoever_looks_sees_whole_versions_only_however_pushers_die(models, tmp_path, destination):
-    model = str(tmp_path / 'model')
-    shutil.copytree(models['!'], model)
-    with open(os.path.join(model, 'assets', 'weights'), 'wb') as file:
-        file.write(random.Random(0).randbytes(1 << 20))  # so that a kill finds files half copied
-    process = subprocess.Popen([sys.executable, '-c', PUSH_UNTIL_KILLED, model, destination, '3'], cwd=ROOT,
-                               env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'}, stdout=subprocess.PIPE)
-    seen = []
-    try:
-        while process.poll() is None:
-            for name in os.listdir(destination) if os.path.isdir(destination) else []:
-                if name.isdecimal() and name not in seen:
-                    assert_whole(os.path.join(destination, name))
-                    seen.append(name)
-            time.sleep(0.001)
-        leftovers = [int(line) for line in process.stdout.read().split()]
-        assert process.returncode == 0 and len(leftovers) == 8
-    finally:
-        process.kill()
-    assert len(seen) > 8 and sum(leftovers) > 0, 'the kills hit nothing'
-    names = os.listdir(destination)
-    assert all(map(str.isdecimal, names))  # the last push removed what the killed ones had left
-    for name in names:
-        assert_whole(os.path.join(destination, name))
+def test_readers_find_whole_versions_only_however_pushers_die(models, tmp_path):
+    out = tmp_path / 'sweep'
+    done = subprocess.run([sys.executable, push_sweep.__file__, '--models', models['!'], models['?'], '--pushes', '20',
+                           '--out', str(out)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((out / 'push_sweep.json').read_text())
+    killed = sum(count for what, count in found['push'].items() if what.startswith('killed'))
+    assert killed > 3 and found['push']['pushes'] >= 20
+    versions = [str(path) for path in (out / 'serving' / 'sweep').iterdir()]
+    assert 21 - killed <= len(versions) == found['poll']['versions'] == found['serve']['loads']
+    assert found['serve']['models'] == 2 and found['serve']['answers'] > len(versions)
+    for version in versions:
+        assert_whole(version)
+
+
+@pytest.mark.parametrize('how', ['altered', 'missing', 'added', 'record'])
+def test_a_reader_of_the_sweep_sees_damage(models, destination, how):
+    [path] = push_all(models, destination, '!')
+    assert push_sweep.flaw(path) is None
+    change(path, how)
+    assert push_sweep.flaw(path).startswith(f'{path}: ')
 
 
 @pytest.fixture
@@ -243,29 +244,58 @@ def bucket():
 
 
 def test_object_store_gets_the_saved_model_last(models, bucket, monkeypatch):
-    copied, copy = [], tf.io.gfile.copy
+    moved, rename = [], tf.io.gfile.rename
 
-    def seen(source, target):
-        found = {name for _, _, names in tf.io.gfile.walk(bucket) for name in names}
-        copied.append((os.path.basename(target), 'landmark.json' in found))
-        copy(source, target)
-    monkeypatch.setattr(tf.io.gfile, 'copy', seen)
+    def seen(source, target, overwrite=False):
+        rename(source, target, overwrite)
+        moved.append(target)
+    monkeypatch.setattr(tf.io.gfile, 'rename', seen)
     [path] = push_all(models, bucket, '!')
-    assert [name for name, _ in copied].index('saved_model.pb') == len(copied) - 1 and copied[-1][1]
+    moved = [os.path.relpath(name, path) for name in moved if name.startswith(f'{path}/')]
+    assert moved[0] == 'landmark.json' and moved[-1] == 'saved_model.pb' and len(moved) == len({*moved}) > 4
     assert path.startswith(f'{bucket}/') and answer(path) == 'hi!'
     assert tf.io.gfile.exists(os.path.join(path, WARMUP))
     pusher.verify(path)
+    assert [name.rstrip('/') for name in tf.io.gfile.listdir(bucket)] == [os.path.basename(path)]
 
 
-def test_object_store_keeps_nothing_of_a_failed_push(models, bucket, monkeypatch):
-    def full(source, target):
-        raise tf.errors.ResourceExhaustedError(None, None, 'No space left on device')
-    push_all(models, bucket, '!')
+@pytest.mark.parametrize('call', ['copy', 'rename'])
+def test_object_store_keeps_nothing_of_a_failed_push(models, bucket, monkeypatch, call):
+    work = getattr(tf.io.gfile, call)
+
+    def full(source, target, **kwargs):
+        if 'variables.index' in target:
+            raise tf.errors.ResourceExhaustedError(None, None, 'No space left on device')
+        work(source, target, **kwargs)
+    [path] = push_all(models, bucket, '!')
     with monkeypatch.context() as patched, pytest.raises(tf.errors.ResourceExhaustedError):
-        patched.setattr(tf.io.gfile, 'copy', full)
+        patched.setattr(tf.io.gfile, call, full)
         push_all(models, bucket, '?')
-    [version] = pusher.versions(bucket)
-    assert answer(version.path) == 'hi!'
+    assert [name.rstrip('/') for name in tf.io.gfile.listdir(bucket)] == [os.path.basename(path)]
+    assert answer(path) == 'hi!'
+
+
+def test_object_store_gives_each_of_many_pushers_a_number(models, bucket):
+    with futures.ThreadPoolExecutor(4) as pool:
+        paths = [path for paths in pool.map(lambda suffix: push_all(models, bucket, suffix * 3), '!?.!')
+                 for path in paths]
+    assert len({*paths}) == 12 and {version.path for version in pusher.versions(bucket)} == {*paths}
+    for path in paths:
+        pusher.verify(path)
+    assert all(name.rstrip('/').isdecimal() for name in tf.io.gfile.listdir(bucket))
+
+
+def test_object_store_number_that_is_claimed_or_taken_is_left_alone(models, bucket, monkeypatch):
+    number = int(time.time()) + 100
+    tf.io.gfile.makedirs(bucket)
+    dead = os.path.join(bucket, f'.claim-{number}-0000')
+    with tf.io.gfile.GFile(dead, 'w') as file:
+        file.write('')
+    monkeypatch.setattr(pusher, '_next', lambda folder: number)  # as one that chose before the other was seen
+    paths = push_all(models, bucket, '!?')
+    assert len({*paths}) == 2 and all(int(os.path.basename(path)) > number for path in paths)
+    assert [answer(path) for path in paths] == ['hi!', 'hi?']
+    assert tf.io.gfile.exists(dead)
 
 
 def test_object_store_rollback_passes_over_an_unfinished_version(models, bucket):
