@@ -159,7 +159,7 @@ def account(config, judges: dict, folder: str) -> dict:
 def _judge(config):
     """A new judge of the configuration's models, or None where answers are compared by TFMA's metrics."""
     module = config.model_module
-    return module.Judge(config.evaluate.networks) if hasattr(module, 'Judge') else None
+    return module.Judge(config.evaluate.networks, config.model) if hasattr(module, 'Judge') else None
 
 
 def names(config) -> tuple[str, ...]:

@@ -87,13 +87,13 @@ class Pipeline:
         """
         if name in self._results:
             return self._results[name]
-        stage = get(name)
-        if self.config.is_demo:
+        stage = get(name, self.config)
+        if self.config.is_demo or (name == 'prepare' and self.config.makes_its_data):
             return self.run(stage)
         found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
         if found is None:
             raise UserError(f'{self.root} has no finished {name} for this configuration; '
-                            f'run `{self.command(name)}` first.')
+                            f'run `{self.command(stage.name)}` first.')
         self._results[name] = found
         return found
 
@@ -125,7 +125,7 @@ class Pipeline:
         if stage.follows(self.config):
             stage.execute(self._context(stage, inputs, partial))
             return {}
-        if any(get(name).follows(self.config) for name in STAGES):
+        if any(get(name, self.config).follows(self.config) for name in STAGES):
             raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
                             f'make; run `{self.command(stage.name)}` on one machine first.')
         with _locked(partial, stage.name):

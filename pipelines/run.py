@@ -23,9 +23,9 @@ def main(argv=None) -> None:
             return
         results: dict = {}
         for name in stage.STAGES:
-            stage.get(name).check(pipeline.config)
+            stage.get(name, pipeline.config).check(pipeline.config)
         for name in stage.STAGES:
-            outputs = pipeline.run(stage.get(name))
+            outputs = pipeline.run(stage.get(name, pipeline.config))
             if not outputs:
                 print(f'run: {name} is done; the chief goes on.', flush=True)
                 return
@@ -42,7 +42,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from pipelines import predict
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
     pushed = results['pushed_model'].properties
-    pictures = hasattr(pipeline.config.model_module, 'Judge')  # which a table cannot show
+    pictures = hasattr(pipeline.config.model_module, 'pictures')  # which a table cannot show
     inputs, shown, references = ([], [], []) if pictures else unseen(pipeline.config, results['examples'].uri)
     if inputs:
         model = predict.load(pushed['path'])

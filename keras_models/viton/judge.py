@@ -56,13 +56,15 @@ class Judge:
 
     Args:
       networks: files of published weights by the names of `NETWORKS`.
+      config: the model's.
 
     Raises:
       ModelError: another name is given.
     """
     CORPUS = ('parse_iou', 'parse_iou_copied', 'fid')
 
-    def __init__(self, networks: dict[str, str]):
+    def __init__(self, networks: dict[str, str], config=None):
+        del config  # nothing in it changes what is compared
         if unknown := {*networks} - {*NETWORKS}:
             raise ModelError(f'evaluate.networks.{min(unknown)}: no metric asks such a network; there are '
                              f'{", ".join(NETWORKS)}.')

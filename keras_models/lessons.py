@@ -1,0 +1,142 @@
+"""How machines are taught: lessons, which are games, and examinations.
+
+The schoolmaster sees positions and moves, and has two keys; of the inner workings of the machine he is "forbidden any
+detailed knowledge".
+"""
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import tensorflow as tf
+
+from keras_models.learning_machine import PAIN, PLEASURE, Machines, favourites
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """Lessons of one kind.
+
+    Attributes:
+      against: whom the machines play; `capturing` is a plain player of Go, and `perfect` there is none.
+      lessons: games of every machine.
+      won, drawn, lost: which key is pressed at the end of a game: 1 pleasure, -1 pain, 0 none.
+    """
+    against: Literal['random', 'capturing', 'perfect', 'each other']
+    lessons: int
+    won: int = PLEASURE
+    drawn: int = 0
+    lost: int = PAIN
+
+
+def opponents(game) -> tuple[str, ...]:
+    """Who, that is no machine, plays a game; of Go there is no perfect player small enough."""
+    return ('random', 'capturing') if hasattr(game, 'greedy') else ('perfect', 'random')
+
+
+def player(machines: Machines, rows) -> Callable:
+    """Machines as players: (boards, which are not over, turn) -> moves."""
+    return lambda board, active, turn: machines.move(rows, board, active)
+
+
+def opponent(game, kind: str, seed) -> Callable:
+    """A player who is no machine and takes any of the moves he finds best."""
+    allowed = {'random': game.legal, 'perfect': game.best, 'capturing': getattr(game, 'greedy', None)}[kind]
+    assert allowed
+
+    def choose(board, active, turn):
+        may = allowed(board)
+        now = tf.random.experimental.stateless_fold_in(seed, turn, 'philox')  # other draws than the next lesson's
+        draw = tf.random.stateless_uniform(tf.shape(may), now, 0, 2 ** 31 - 1, tf.int32, alg='philox')  # XLA's, too
+        return tf.argmax(tf.where(may, draw, -1), 1, tf.int32)
+    return choose
+
+
+def play(game, players: Sequence[Callable], board) -> tf.Tensor:
+    """Games from positions, int32 [n, P], in which the first of two players is to move.
+
+    Returns:
+      How they ended for him: 1 won, 0 drawn, -1 lost: int32 [n].
+    """
+    def turn(k, board, over, outcome):
+        first = tf.equal(k % 2, 0)
+        move = tf.cond(first, lambda: players[0](board, ~over, k), lambda: players[1](board, ~over, k))
+        board = game.play(board, move)
+        ended, of_next = game.result(board)
+        return k + 1, board, ended, tf.where(over, outcome, tf.where(first, -of_next, of_next))
+    over, outcome = game.result(board)
+    return tf.while_loop(lambda k, board, over, outcome: (k < game.most_turns) & ~tf.reduce_all(over), turn,
+                         (0, board, over, outcome))[3]
+
+
+def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambda outcome, key: key) -> tf.Tensor:
+    """A game of every machine, at whose end the schoolmaster presses a key; they begin in turn.
+
+    Args:
+      number: int32 scalar, which lesson it is: in those of an even number the machines begin.
+      seed: int32 [2], of the openings and of the opponent.
+      press: the key he presses, given outcome and what the term says; experiments have others.
+
+    Returns:
+      How the games ended for the machines: int32 [machines].
+    """
+    game, n = machines.game, machines.config.machines
+    rows, keys = tf.range(n), tf.constant([term.lost, term.drawn, term.won])
+    if term.against == 'each other':
+        rows = tf.concat([rows[:1], tf.roll(rows[1:], number, 0)], 0)  # as a tournament is paired: others every time
+        rows = tf.where(number % 2 == 0, rows, rows[::-1])
+        first, second = rows[:n // 2], rows[n // 2:][::-1]
+        rows = tf.concat([first, second], 0)
+        outcome = play(game, [player(machines, first), player(machines, second)], game.start(seed, n // 2))
+        outcome = tf.concat([outcome, -outcome], 0)
+    else:
+        sides = [player(machines, rows), opponent(game, term.against, seed + tf.constant([0, 1]))]
+        board = game.start(seed, n)
+        outcome = tf.cond(tf.equal(number % 2, 0), lambda: play(game, sides, board),
+                          lambda: -play(game, sides[::-1], board))
+    machines.feel(rows, press(outcome, tf.gather(keys, outcome + 1)))
+    return tf.scatter_nd(rows[:, None], outcome, [n])
+
+
+def examine(machines: Machines, boards, best) -> tf.Tensor:
+    """The share of positions in which a machine would do what is best.
+
+    Nothing is learned and no tape is read: of the choices that a machine holds to be equal, it is credited with as many
+    as are best.
+
+    Args:
+      boards: int32 [x, P].
+      best: bool [x, A].
+
+    Returns:
+      float32 [machines].
+    """
+    rows = tf.range(machines.config.machines)
+
+    def one(case):
+        board, right = case
+        board = tf.tile(board[None], [machines.config.machines, 1])
+        would = favourites(machines.think(rows, board).votes, machines.game.legal(board))
+        agreed = tf.reduce_sum(tf.cast(would & right, tf.float32), 1)
+        return agreed / tf.reduce_sum(tf.cast(would, tf.float32), 1)
+    return tf.reduce_mean(tf.map_fn(one, (boards, best), fn_output_signature=tf.float32), 0)
+
+
+def trial(machines: Machines, against: str, games: int, seed) -> tf.Tensor:
+    """How machines fare in games in which nothing is learned and no tape is read on; they begin every other one.
+
+    Returns:
+      float32 [machines, 3]: shares lost, drawn and won.
+    """
+    game, rows = machines.game, tf.range(machines.config.machines)
+
+    def candidate(board, active, turn):
+        best = favourites(machines.think(rows, board).votes, game.legal(board))
+        return machines.decide(rows, best, active)[0]
+
+    def one(number):
+        players = [candidate, opponent(game, against, seed + tf.stack([number, 1]))]
+        board = game.start(seed + tf.stack([number, 0]), machines.config.machines)
+        outcome = tf.cond(tf.equal(number % 2, 0), lambda: play(game, players, board),
+                          lambda: -play(game, players[::-1], board))
+        return tf.one_hot(outcome + 1, 3)
+    return tf.reduce_mean(tf.map_fn(one, tf.range(games), fn_output_signature=tf.float32), 0)

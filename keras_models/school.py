@@ -1,0 +1,87 @@
+"""The learning machine of 'Intelligent Machinery, A Heretical Theory' (Turing, about 1951), as the pipelines see it.
+
+The machine itself is `learning_machine.py`, its lessons and examinations are `lessons.py`, what is made of an educated
+one is `educated.py`, the games are in `games/`.
+"""
+import dataclasses
+
+import tensorflow as tf
+
+from keras_models import ModelError, games, learning_machine
+from keras_models.educated import Inference, Judge, Player, predict
+from keras_models.learning_machine import Machines
+from keras_models.lessons import Term, opponents
+
+UNIT = 'games'
+INSTEAD = {'train': 'educate'}  # the stage that takes another's place
+
+__all__ = ['Config', 'INSTEAD', 'Inference', 'Judge', 'Register', 'UNIT', 'build', 'parameters', 'predict', 'serving']
+
+
+@dataclasses.dataclass
+class Config(learning_machine.Config):
+    """The machines, and the lessons they are given.
+
+    Attributes:
+      game, options: of the data, if not given.
+      terms: one after the other, each as the fields of `lessons.Term`; the last goes on as long as there are lessons.
+    """
+    game: str | None = None  # type: ignore[assignment]
+    options: dict[str, float] | None = None  # type: ignore[assignment]
+    terms: list[dict[str, str | int]] = dataclasses.field(default_factory=lambda: [
+        {'against': 'perfect', 'lessons': 800, 'drawn': 1}, {'against': 'random', 'lessons': 400}])
+
+    def __post_init__(self):
+        super().__post_init__()
+        game = games.make(self.game or 'noughts', self.options or {})
+        for number, term in enumerate(self.terms, 1):
+            unknown = {*term} - {field.name for field in dataclasses.fields(Term)}
+            if unknown or not {'against', 'lessons'} <= {*term}:
+                raise ValueError(f'terms: number {number} has {", ".join(term)}; give against and lessons, and '
+                                 'possibly won, drawn and lost')
+            if term['against'] not in (known := (*opponents(game), 'each other')):
+                raise ValueError(f'terms: nobody plays {term["against"]!r} here; there are {", ".join(known)}')
+        if not self.terms:
+            raise ValueError('terms is empty; give at least one term of lessons')
+        if self.machines % 2 and any(term['against'] == 'each other' for term in self.terms):
+            raise ValueError(f'machines is {self.machines}, and they cannot all play each other; give an even number')
+
+    def term(self, lesson: int) -> tuple[Term, bool]:
+        """The term a lesson, counted from 0, belongs to, and whether it is the first of it."""
+        terms = [Term(**term) for term in self.terms]  # type: ignore[arg-type]
+        for term in terms[:-1]:
+            if lesson < term.lessons:
+                return term, not lesson
+            lesson -= term.lessons
+        return terms[-1], not lesson
+
+
+class Register(tf.Module):
+    """What the school knows of every machine: `degree` of education, float32 [machines], at the last examination."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.degree = tf.Variable(tf.zeros([config.machines]), trainable=False, name='degree')
+
+
+def build(config: Config) -> dict[str, tf.Module]:
+    """A population without tapes, and its register."""
+    return {'machines': Machines(config), 'register': Register(config)}
+
+
+def parameters(config: Config) -> int:
+    """Numbers in a population's memories, indexes and tapes."""
+    return sum(variable.shape.num_elements() for variable in Machines(config).variables)
+
+
+def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
+    """The machine of the highest degree of education, alone, to be asked.
+
+    Raises:
+      ModelError: the data set is of another game.
+    """
+    if games.make(assets.game, assets.options) != games.make(str(config.game), config.options):
+        raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
+                         f'{assets.game} with {assets.options}; leave it out to take that one.')
+    best = int(tf.argmax(nets['register'].degree))
+    return Player(nets['machines'].alone(best), inference, jit)

@@ -1,0 +1,52 @@
+"""Educates machines that learn by play, in place of training, and resumes exactly where a killed run stopped.
+
+    python -m pipelines.educate --config learning_machine_nim
+    python -m pipelines.educate --config learning_machine_noughts --teacher
+
+With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
+"""
+import sys
+
+from pipelines import stage
+
+
+def execute(context: stage.Context) -> None:
+    from pipelines import education
+    found = education.educate(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
+    context.properties.update(found)
+
+
+def check(config) -> None:
+    """Refuses what does not learn by play, or not so."""
+    from data_prep import UserError
+    if stage.name_of('train', config) != 'educate':
+        raise UserError(f'{config.model_module.__name__} does not learn by play; run `python -m pipelines.train`.')
+    if config.train.strategy != 'one_device' or config.train.init_from:
+        raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
+                        'by play.')
+
+
+STAGE = stage.Stage('educate', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
+                    sections=('model', 'input', 'train'), check=check)
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('educate', __doc__ or '')
+    flags.add_argument('--teacher', action='store_true', help='teach the best of the machines yourself, by keyboard')
+    args, rest = flags.parse_known_args(argv)
+    if not args.teacher or args.explain:
+        stage.main(STAGE, flags, argv)
+        return
+    if rest:
+        flags.error(f'unknown argument {rest[0]}')
+
+    def work():
+        from pipelines import teacher
+        pipeline = stage.open_pipeline(args)
+        STAGE.check(pipeline.config)
+        teacher.teach(pipeline, sys.stdin, sys.stdout)
+    stage.run_command(work)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

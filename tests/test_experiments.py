@@ -1,0 +1,83 @@
+"""The experiments on learning machines: what they measure with, and each of them on tiny populations."""
+import dataclasses
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks'))
+import education  # noqa: E402
+
+from keras_models import games  # noqa: E402
+
+
+def test_decisive_positions_of_one_heap_are_those_of_more_than_one_man_that_three_does_not_divide():
+    boards, best = education.decisive(games.make('nim', {'heaps': 1, 'highest': 8, 'most': 2}))
+    assert boards.numpy().ravel().tolist() == [2, 4, 5, 7, 8]
+    assert best.numpy().argmax(1).tolist() == [1, 0, 1, 0, 1] and (best.numpy().sum(1) == 1).all()
+
+
+def test_keys_pressed_elsewhere_are_as_many_and_nobody_s_own():
+    n = 7
+    for number in range(30):
+        moved = education.elsewhere(tf.range(n), 0, tf.constant([1, 1000 * number])).numpy()
+        assert sorted(moved) == list(range(n)) and (moved != np.arange(n)).all()
+    far = {int(education.elsewhere(tf.range(n), 0, tf.constant([1, 1000 * number]))[0]) for number in range(60)}
+    assert far == set(range(1, n))
+
+
+def test_intervals_are_those_of_the_closed_forms():
+    values = np.random.default_rng(0).normal(2, 1, 400)
+    half = 1.96 * values.std() / 20
+    np.testing.assert_allclose(education.mean_of(values), [values.mean(), values.mean() - half, values.mean() + half],
+                               atol=0.1 * half)
+    n, k, z = 20480, 20, 1.959964
+    middle, width = (k + z * z / 2) / (n + z * z), z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)  # Wilson 1927
+    np.testing.assert_allclose(education.share_of(np.arange(n) < k), [k / n, middle - width, middle + width], rtol=1e-5)
+
+
+@pytest.mark.parametrize('found, said', [((1, 0.5, 2), 'more'), ((1, -0.5, 2), 'none'), ((-1, -2, -0.5), 'less')])
+def test_a_verdict_is_what_the_interval_leaves(found, said):
+    assert education.verdict(found, 'more', 'none', 'less') == said
+    assert education.verdict(tuple(value + 7 for value in found), 'more', 'none', 'less', than=7) == said
+
+
+def run(name: str, folder: pathlib.Path, machines: int, count: int) -> dict:
+    education.run(name, str(folder), machines, count, 1)
+    assert (folder / f'{name}.png').read_bytes().startswith(b'\x89PNG')
+    return json.loads((folder / f'{name}.json').read_text())
+
+
+def test_machines_whose_own_tape_has_the_faked_figures_live_as_the_faked_ones_do(tmp_path, monkeypatch, capsys):
+    for name, value in {'SCHOOLS': 1, 'FIGURES': 3, 'ONE_IN': 8, 'FAKED': dataclasses.replace(
+            education.FAKED, memory=64, cards=64, options={'heaps': 1, 'highest': 12, 'most': 2})}.items():
+        monkeypatch.setattr(education, name, value)
+    found = run('faked', tmp_path, 256, 1)
+    school, (agree, as_high, as_model, alike, all_) = found['schools'][0], found['rows']
+    _, low, high = agree['found']
+    assert low < 1 / 8 < high and agree['verdict'] == 'about 1 in 8'
+    # One game of three choices, all optimal: whoever has these figures has learned all there is, and nobody else.
+    assert school['degree of the one faked'] == 1 and school['median of the faked'] == [1]
+    assert alike['found'] == [0, 0, 0] and as_high['found'] == as_model['found'] == agree['found']
+    assert all_['found'][2] < -0.2 and all_['verdict'] == 'lower'
+    assert sum(school['degrees']['faked']) == sum(school['degrees']['unfaked']) == 256
+    printed = capsys.readouterr().out
+    assert all(row['verdict'] in printed for row in found['rows'])
+
+
+def test_schooling_teaches_and_keys_of_other_games_do_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(education, 'POINTS', 1)
+    monkeypatch.setattr(education, 'SUBJECTS', {'Nim': education.SUBJECTS['Nim']})
+    monkeypatch.setattr(education, 'PLAYERS', ('random',))
+    found = run('cheating', tmp_path, 32, 32)
+    ends = {name: curve[-1][0] for name, curve in found['curves']['Nim, random player']['machines'].items()}
+    starts = {name: tuple(curve[0]) for name, curve in found['curves']['Nim, random player']['machines'].items()}
+    assert len(set(starts.values())) == 1 and ends['keys never pressed'] == starts['keys never pressed'][0]
+    honest, *false = found['rows']
+    assert honest['difference'][1] > 0.1 and honest['verdict'] == 'schooling teaches'
+    assert len(false) == 2
+    for row in false:  # the bound is three times the deviation of such a mean
+        assert abs(row['difference'][0]) < 0.045 < honest['difference'][1] / 3
