@@ -8,12 +8,12 @@ BIN := $(VENV)/bin
 
 install: $(VENV)/.installed
 
-# The lock first, so that what runs is what was tested; the package itself brings nothing more.
+# The lock first, so that what runs is what was tested, byte for byte; the package itself brings nothing more.
 $(VENV)/.installed: requirements.lock setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "Landmark needs Python 3.11, and there is no $(PYTHON) here. Install it, or set PYTHON=/path/to/python3.11."; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Landmark needs Python 3.11, the last that TensorFlow 2.15 supports; this is %d.%d. Set PYTHON=/path/to/python3.11." % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -1,5 +1,6 @@
 """Artifacts and their lineage: TFX's type names, content digests, and ML Metadata on SQLite."""
 import ast
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -8,15 +9,18 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 from ml_metadata import errors, metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from data_prep import UserError, records
+from data_prep import UserError, raw_files, records
 
+STORE = 'metadata.sqlite'
 _PACKAGES = ('pipelines', 'data_prep', 'keras_models')
 # The frame does not change what a stage computes; a better message in it must not cost a training run.
 _FRAME = ('pipelines', 'pipelines.stage', 'pipelines.pipeline', 'pipelines.artifacts', 'pipelines.config',
@@ -26,7 +30,7 @@ _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelR
           'ModelBlessing', 'InfraBlessing', 'PushedModel', 'Report')
 _ARTIFACT_PROPERTIES = {'digest': mlmd.STRING, 'key': mlmd.STRING}
 _EXECUTION_PROPERTIES = {'fingerprint': mlmd.STRING, 'source': mlmd.STRING, 'config': mlmd.STRING,
-                         'process': mlmd.STRING, 'found': mlmd.STRING}
+                         'process': mlmd.STRING, 'found': mlmd.STRING, 'commit': mlmd.STRING}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +47,30 @@ class Artifact:
     properties: dict[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """A completed run of a stage.
+
+    Attributes:
+      config: all of its configuration, as YAML.
+      source: hash of the modules that did it, see `source_hash`.
+      commit: see `commit`.
+      finished: when, in seconds since 1970.
+      properties: what the stage found out.
+      inputs: ids of the artifacts it read.
+      outputs: by key.
+    """
+    id: int
+    stage: str
+    config: str
+    source: str
+    commit: str
+    finished: float
+    properties: dict[str, Any]
+    inputs: list[int]
+    outputs: dict[str, Artifact]
+
+
 def sha256(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -53,11 +81,7 @@ def file_hashes(folder: str) -> dict[str, str]:
     for directory, _, files in tf.io.gfile.walk(folder):
         for file in files:
             path = os.path.join(directory, file)
-            digest = hashlib.sha256()
-            with tf.io.gfile.GFile(path, 'rb') as stream:
-                while chunk := stream.read(1 << 22):
-                    digest.update(chunk)
-            hashes[os.path.relpath(path, folder)] = digest.hexdigest()
+            hashes[os.path.relpath(path, folder)] = raw_files.sha256(path)[0]
     return hashes
 
 
@@ -115,6 +139,49 @@ def source_hash(modules: Iterable[str]) -> str:
     return sha256(seen)
 
 
+@functools.cache
+def commit() -> str:
+    """The commit this source is of, and whether its packages differ from it; empty where it is no git checkout."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def git(*words: str) -> str:
+        return subprocess.run(['git', '--no-optional-locks', '-C', here, *words], capture_output=True, text=True,
+                              check=True, timeout=60).stdout.strip()
+    try:
+        git('ls-files', '--error-unmatch', os.path.relpath(__file__, here))  # or the repository is somebody else's
+        return git('rev-parse', 'HEAD') + (' with changes' if git('status', '--porcelain', '--', *_PACKAGES) else '')
+    except (OSError, subprocess.SubprocessError):
+        return ''
+
+
+def root_of(path: str) -> str | None:
+    """The pipeline root that holds `path`: the nearest folder above it with a metadata store."""
+    above = path.rstrip('/') if '://' in path else os.path.abspath(path)
+    while os.path.dirname(above) not in (above, ''):
+        above = os.path.dirname(above)
+        if tf.io.gfile.exists(os.path.join(above, STORE)):
+            return above
+    return None
+
+
+@contextlib.contextmanager
+def opened(root: str) -> Iterator['Metadata']:
+    """The metadata store that lies in a pipeline root; of one in an object store a copy, since SQLite cannot lie there.
+
+    Raises:
+      UserError: there is none.
+    """
+    path = os.path.join(root, STORE)
+    if not tf.io.gfile.exists(path):
+        raise UserError(f'{root} has no {STORE}, so nothing is known of what was made there; give another '
+                        '--pipeline_root.')
+    with tempfile.TemporaryDirectory() as scratch:
+        if '://' in root:
+            path = os.path.join(scratch, STORE)
+            tf.io.gfile.copy(os.path.join(root, STORE), path)
+        yield Metadata(path, '')
+
+
 class Metadata:
     """Executions and artifacts of one pipeline root.
 
@@ -154,7 +221,7 @@ class Metadata:
                 execution.last_known_state = mlmd.Execution.FAILED
                 self._store.put_executions([execution])
         execution = mlmd.Execution(type_id=type_id, last_known_state=mlmd.Execution.RUNNING)
-        for key, value in {'fingerprint': fingerprint, 'source': source, 'config': config,
+        for key, value in {'fingerprint': fingerprint, 'source': source, 'config': config, 'commit': commit(),
                            'process': f'{socket.gethostname()} {os.getpid()}'}.items():
             execution.properties[key].string_value = value
         [execution.id] = self._store.put_executions([execution])
@@ -190,6 +257,29 @@ class Metadata:
         """The ids of the artifacts an execution read."""
         return [event.artifact_id for event in self._store.get_events_by_execution_ids([execution_id])
                 if event.type == mlmd.Event.INPUT]
+
+    def executions(self, key: str) -> list[Execution]:
+        """The completed executions of any stage with an output of this key, newest first."""
+        found = map(self._described, self._find('last_known_state = COMPLETE'))
+        return [execution for execution in found if key in execution.outputs]
+
+    def made(self, artifacts: Iterable[int]) -> list[Execution]:
+        """The executions that made these artifacts."""
+        ids = {event.execution_id for event in self._store.get_events_by_artifact_ids([*artifacts])
+               if event.type == mlmd.Event.OUTPUT}
+        return [self._described(execution) for execution in self._store.get_executions_by_id(sorted(ids))]
+
+    def digests(self, type_name: str) -> list[tuple[int, str, str]]:
+        """(id, path, content digest) of every artifact of a type, newest first."""
+        found = self._store.get_artifacts_by_type(type_name)
+        return sorted(((artifact.id, artifact.uri, artifact.properties['digest'].string_value)
+                       for artifact in found), reverse=True)
+
+    def _described(self, execution: mlmd.Execution) -> Execution:
+        text = {key: execution.properties[key].string_value for key in ('config', 'source', 'commit', 'found')}
+        return Execution(execution.id, execution.type, text['config'], text['source'], text['commit'],
+                         execution.last_update_time_since_epoch / 1000, json.loads(text['found'] or '{}'),
+                         self.inputs_of(execution.id), self._outputs(execution))
 
     def _find(self, query: str) -> list[mlmd.Execution]:
         try:

@@ -20,9 +20,13 @@ def execute(context: stage.Context) -> None:
     import tensorflow as tf
 
     from data_prep import records
-    from pipelines import checkpoints
+    from keras_models import layers
+    from pipelines import checkpoints, predict
     from pipelines.pipeline import fresh
     config, examples = context.config, context.inputs['examples'].uri
+    for other in getattr(config.inference, 'fuse', ()):
+        if tf.io.gfile.exists(os.path.join(other, 'saved_model.pb')):  # its absence is told where it is asked
+            predict.check_hashes(other)
     nets = config.model_module.build(config.model)
     checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
     module = config.model_module.serving(nets, config.model, config.inference,
@@ -42,7 +46,7 @@ def execute(context: stage.Context) -> None:
     inputs, _ = config.data_module.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
     asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
     write_warmup(folder, config.name, [each if isinstance(each, dict) else {asked[0]: each} for each in inputs])
-    context.properties.update(parameters={name: int(net.count_params()) for name, net in nets.items()},
+    context.properties.update(parameters={name: layers.numbers(net) for name, net in nets.items()},
                               megabytes=round(_size(folder) / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
 

@@ -7,7 +7,6 @@ The files are those PyTorch writes, and nothing in them is executed. Their licen
 and in weights.json, and stays with everything made of them.
 """
 import argparse
-import hashlib
 import importlib
 import json
 import os
@@ -46,7 +45,7 @@ def run(system: str, paths: list[str], out: str) -> None:
     """
     import tensorflow as tf
 
-    from data_prep import records
+    from data_prep import raw_files, records
     from pipelines import checkpoints
     module = importlib.import_module(SYSTEMS[system])
     if len(paths) != len(module.NETS):
@@ -55,7 +54,7 @@ def run(system: str, paths: list[str], out: str) -> None:
     if tf.io.gfile.exists(out) and (not tf.io.gfile.isdir(out) or tf.io.gfile.listdir(out)):
         raise UserError(f'{out} is not empty; give another --out, or remove it.')
     nets = {net: _take_over(module, net, path) for net, path in zip(module.NETS, paths)}
-    digests = {net: _sha256(path) for net, path in zip(module.NETS, paths)}
+    digests = {net: raw_files.sha256(path)[0] for net, path in zip(module.NETS, paths)}
     files = [os.path.basename(path) for path in paths]
     rows = '\n'.join(f'| {net} | {file} | {digests[net]} |' for net, file in zip(module.NETS, files))
     tf.io.gfile.makedirs(out)
@@ -83,15 +82,6 @@ def _take_over(module: types.ModuleType, net: str, path: str):
                         'order.') from error
     print(f'import_weights: {net} has the {len(tensors)} tensors of {path}.', flush=True)
     return model
-
-
-def _sha256(path: str) -> str:
-    import tensorflow as tf
-    digest = hashlib.sha256()
-    with tf.io.gfile.GFile(path, 'rb') as file:
-        while chunk := file.read(1 << 22):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def main(argv=None) -> None:

@@ -14,9 +14,11 @@ from pipelines.export import FORMAT, WARMUP
 
 def execute(context: stage.Context) -> None:
     from data_prep import records
+    from pipelines import predict
     from pipelines.pipeline import fresh
     folder = fresh(context.outputs['infra_blessing'])
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
+    predict.check_hashes(saved_model)
     ok, reason = in_fresh_process(saved_model, context.config.infra_validate.max_seconds)
     verdict = 'INFRA_BLESSED' if ok else 'INFRA_NOT_BLESSED'
     records.write_atomically(os.path.join(folder, verdict), reason.encode())

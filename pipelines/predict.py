@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import sys
 
 from data_prep import UserError
@@ -24,7 +25,7 @@ def load(path: str):
       path: a SavedModel, or a folder of integer versions, of which the highest is taken as serving does.
 
     Raises:
-      UserError: there is no exported model.
+      UserError: there is no exported model, or its files are not those that were recorded.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
@@ -38,6 +39,7 @@ def load(path: str):
             raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions; '
                             'run `python -m pipelines.push` to make one.')
         path = versions[-1]
+    check_hashes(path)
     try:
         model = tf.saved_model.load(path)
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
@@ -48,10 +50,39 @@ def load(path: str):
     return model
 
 
+def check_hashes(saved_model: str) -> None:
+    """Refuses a SavedModel whose files are not those that were recorded: it is a program, and runs when it is asked.
+
+    A pushed version has their hashes with it; those of an exported model are in its pipeline's metadata.
+
+    Raises:
+      UserError: they differ, or nothing is recorded of them.
+    """
+    import tensorflow as tf
+
+    from pipelines import artifacts, pusher
+    if tf.io.gfile.exists(os.path.join(saved_model, pusher.RECORD)):
+        pusher.verify(saved_model)
+        return
+    folder = os.path.dirname(saved_model.rstrip('/'))
+    recorded, root = None, artifacts.root_of(folder)
+    if root:
+        place = os.path.join('/', *folder.split('/')[-3:])  # export/<execution>/model
+        with artifacts.opened(root) as store:
+            recorded = next((digest for _, uri, digest in store.digests('Model') if f'/{uri}'.endswith(place)), None)
+    if not recorded:
+        raise UserError(f'{saved_model} is not loaded, for nothing says which files it should have: it has no '
+                        f'{pusher.RECORD} and no pipeline recorded it; give a pushed version, or an exported model '
+                        'where its pipeline left it.')
+    if artifacts.digest(folder) != recorded:
+        raise UserError(f'{saved_model} is not loaded: its files are not those that were exported (SHA-256 differs); '
+                        f'remove {folder} and run the pipeline again.')
+
+
 def run(model, inputs: list, batch_size: int = 64, jit: bool = False) -> list[dict]:
     """Answers of a loaded model, in order, by the batching of the system it is of."""
     name = model.description['model_module']
-    if not name.startswith('keras_models.'):
+    if not re.fullmatch(r'keras_models(\.\w+)+', name):
         raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
     return importlib.import_module(name).predict(model, inputs, batch_size, jit)
 
@@ -91,7 +122,7 @@ def main(argv=None) -> None:
             return
         for block in _blocks(sys.stdin.buffer):
             for result in run(model, block, args.batch_size, args.jit):
-                print(result['answers'][0])
+                print(' '.join(result['answers'][0].splitlines()))
             sys.stdout.flush()
     stage.run_command(work)
 

@@ -24,11 +24,12 @@ def execute(context: stage.Context) -> None:
     from data_prep import statistics
     from pipelines.pipeline import fresh
     config, started = context.config, time.monotonic()
-    folder = fresh(context.outputs['examples'])
+    folder, before = fresh(context.outputs['examples']), stats(context.pipeline)
     manifest = config.data_module.prepare(config.data, folder, context.argv)
+    raw = list_raw_files(context, folder, before)
     described = [fresh(context.outputs[key]) for key in ('statistics', 'schema', 'anomalies')]
     findings = statistics.describe(folder, *described)
-    context.properties.update(counts=manifest['counts'], findings=findings)
+    context.properties.update(counts=manifest['counts'], findings=findings, raw=raw)
     for finding in findings:
         print(f'prepare: {finding}', flush=True)
     for split, counts in manifest['counts'].items():
@@ -40,7 +41,28 @@ def execute(context: stage.Context) -> None:
     print(f'prepare: {read:,} {unit} in {seconds:,.0f} s with statistics, {read / seconds:,.0f} {unit}/s.', flush=True)
 
 
-def raw_files(pipeline) -> dict:
+def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
+    """Writes down what the data set was made of; see `raw_files.run`.
+
+    Args:
+      folder: the data set.
+      before: `stats` of before the files were read.
+
+    Raises:
+      UserError: a file changed while it was read, so nobody knows what of it was.
+    """
+    import tensorflow as tf
+
+    from data_prep import raw_files
+    drawn = os.path.join(folder, 'raw')  # what `data.samples` stand for
+    found = raw_files.run([*before, *([drawn] if tf.io.gfile.isdir(drawn) else [])], folder, context.argv)
+    if changed := [path for path, stat in stats(context.pipeline).items() if stat != before.get(path)]:
+        raise UserError(f'{changed[0]} changed while it was read; run `{context.pipeline.command("prepare")}` again '
+                        'when nobody writes to it.')
+    return found
+
+
+def stats(pipeline) -> dict:
     """Sizes and times of the raw files: what tells that they changed, without reading them."""
     import tensorflow as tf
     data, found = pipeline.config.data, {}
@@ -181,7 +203,7 @@ def write_job(job, path: str) -> None:
         file.write(str(job))
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=raw_files, outputs={
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=stats, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 
 

@@ -12,10 +12,13 @@ import tensorflow as tf
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
+from data_prep import images
+
 COLUMNS, ROWS = 4, 3
 PAIRS = 6  # on a page
 PAGES = 20
 PIXELS = 320  # of a picture's longer side on a page
+_LARGEST = 100_000_000  # pixels of a picture that is shown at all
 _WIDTH, _HEIGHT, _TOP, _DPI = 3.0, 3.9, 0.3, 100  # inches of a picture with its bars, and above the first row
 _NARROW, _TALL = 1.95, 2.6  # inches of a picture in a row
 _FULL = 0.86  # of the width: a bar for certainty; its figure stands behind
@@ -137,8 +140,9 @@ def _picture(axes, shown: Shown) -> None:
 def _thumbnail(image: bytes) -> np.ndarray | None:
     """The picture, uint8 [h, w, 3], neither side above `PIXELS`; None if it cannot be decoded."""
     try:
+        images.header(image, _LARGEST)  # what was refused for its size comes here too
         pixels = tf.io.decode_image(image, 3, expand_animations=False)
-    except tf.errors.InvalidArgumentError:
+    except (images.Unreadable, tf.errors.InvalidArgumentError):
         return None
     h, w, _ = pixels.shape
     if max(h, w) > PIXELS:

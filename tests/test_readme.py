@@ -41,6 +41,12 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.steps=0 '
     '--set train.init_from=vgg16_weights_tf_dim_ordering_tf_kernels.h5':
         'test_vgg.py: such a file; test_image_pipeline.py: no step',
+    'python -m pipelines.run --config learning_machine_nim':
+        'test_educate.py, with fewer machines',
+    'python -m pipelines.educate --config learning_machine_nim --teacher': 'test_educate.py',
+    'python -m pipelines.lineage': 'test_lineage.py',
+    'python -m pipelines.lineage PATH': 'test_lineage.py',
+    'python -m pipelines.lineage --raw FILE': 'test_lineage.py',
     'python -m pipelines.run --config demo_tryon':
         'nowhere: by hand, in six minutes; test_tryon_pipeline.py holds its parts',
     'python -m pipelines.prepare --config viton_hd_segmentation --set data.folder=DIR':

@@ -1,0 +1,301 @@
+"""Where a pushed version came from: metrics, model, training run, configuration, commits, examples and the raw files'
+SHA-256. And forward: every pushed version that a raw file went into.
+
+    python -m pipelines.lineage                                    # of the version being served
+    python -m pipelines.lineage runs/my/serving/my/1763722800      # of any other
+    python -m pipelines.lineage --raw train.tsv                    # in every pipeline below runs/
+
+A raw file is known by its content, whatever it is called now; of what lies in an archive, the archive is the raw file.
+If it is gone, its SHA-256 will do.
+"""
+import datetime
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+from data_prep import UserError
+from pipelines import stage
+
+_SHOWN = 20  # of the raw files
+_TYPES = {'model': 'Model', 'blessing': 'ModelBlessing', 'infra_blessing': 'InfraBlessing'}
+
+
+def history(store, record: dict) -> list:
+    """The executions a pushed version came from, the last first.
+
+    Args:
+      store: `artifacts.Metadata` of the root it was pushed from.
+      record: the version's `landmark.json`.
+
+    Raises:
+      UserError: it was pushed from elsewhere.
+    """
+    ids = []
+    for key, type_name in _TYPES.items():
+        pushed = record['lineage'].get('artifacts', {}).get(key, {})
+        known = {(number, digest) for number, _, digest in store.digests(type_name)}
+        if (pushed.get('id'), pushed.get('digest')) not in known:
+            raise UserError(f'This version was not pushed from here: its {key}, {pushed.get("digest", "unnamed")[:12]}'
+                            ', is not recorded; give the --pipeline_root it was pushed from.')
+        ids.append(pushed['id'])
+    found: dict = {}
+    while ids:
+        new = {execution.id: execution for execution in store.made(ids) if execution.id not in found}
+        found |= new
+        ids = [number for execution in new.values() for number in execution.inputs]
+    return [found[number] for number in sorted(found, reverse=True)]  # none began before what it reads was made
+
+
+def raw_files_of(execution, root: str) -> list[dict]:
+    """The rows of the list that a prepare execution left, see `raw_files.read`.
+
+    Raises:
+      UserError: it left none, or it is gone or altered.
+    """
+    import tensorflow as tf
+
+    from data_prep import raw_files
+    folder = _here(root, execution.outputs['examples'].uri)
+    path = os.path.join(folder, raw_files.LIST)
+    recorded = execution.properties.get('raw')
+    if not recorded:
+        raise UserError(f'prepare {execution.id} is of a version that did not hash raw files.')
+    if not tf.io.gfile.exists(path):
+        raise UserError(f'{path}, the list of the {recorded["files"]:,} raw files, is gone; its SHA-256 was '
+                        f'{recorded["sha256"]}.')
+    if raw_files.sha256(path)[0] != recorded['sha256']:
+        raise UserError(f'{path} is not the list that was written (SHA-256 differs).')
+    return list(raw_files.read(folder))
+
+
+def uses(store, root: str, digest: str) -> Iterator[tuple]:
+    """The data sets a raw file went into: (prepare execution, its row, [(execution that got furthest, versions)]).
+
+    Args:
+      root: of the store.
+      digest: the file's SHA-256.
+
+    Yields:
+      In place of a row the `UserError` that says why there is none to look at.
+    """
+    for prepared in store.executions('examples'):
+        try:
+            row = next((row for row in raw_files_of(prepared, root) if row['sha256'] == digest), None)
+        except UserError as error:
+            yield prepared, error, []
+            continue
+        if row:
+            yield prepared, row, [*_made_of(store, root, prepared)]
+
+
+def _made_of(store, root: str, prepared) -> Iterator[tuple]:
+    """(execution, versions) of every export that a data set led to, and of training runs that were not exported."""
+    exports = store.executions('model')
+    for run in store.executions('model_run'):
+        if prepared.outputs['examples'].id not in run.inputs:
+            continue
+        of_run = [export for export in exports if run.outputs['model_run'].id in export.inputs]
+        yield from ((export, _versions(store, root, export)) for export in of_run)
+        if not of_run:
+            yield run, []
+
+
+def _versions(store, root: str, export) -> list[str]:
+    """The versions that hold an export, rollbacks too, in words."""
+    import tensorflow as tf
+
+    from pipelines import pusher
+    model = {'id': export.outputs['model'].id, 'digest': export.outputs['model'].digest}
+    pushes, found = store.executions('pushed_model'), []
+    for destination in sorted({_here(root, push.properties['destination'], 2) for push in pushes}):
+        there = pusher.versions(destination)
+        found += [f'{version.path}, pushed {version.record["pushed"]}'
+                  + (f', the files of {version.origin} again' if version.origin != version.number else '')
+                  + (', which serving loads' if version is there[-1] else '')
+                  for version in there if version.record.get('lineage', {}).get('artifacts', {}).get('model') == model]
+    own = (_here(root, push.properties['path']) for push in pushes if model['id'] in push.inputs)
+    return found + [f'{path}, which was pushed and is gone' for path in own if not tf.io.gfile.exists(path)]
+
+
+def _here(root: str, recorded: str, parts: int = 3) -> str:
+    """A recorded path, or the same place below a root that was moved or named from another folder."""
+    import tensorflow as tf
+    below = os.path.join(root, *recorded.rstrip('/').split('/')[-parts:])
+    return below if tf.io.gfile.exists(below) else recorded
+
+
+def _header(execution) -> str:
+    when = datetime.datetime.fromtimestamp(execution.finished, datetime.UTC).isoformat(timespec='seconds')
+    return (f'{execution.stage} {execution.id}, {when}, commit {execution.commit or "not recorded"}, '
+            f'source {execution.source[:12]}')
+
+
+def _findings(execution) -> list[str]:
+    """What a stage found out, in lines."""
+    found = execution.properties
+    if 'metrics' in found:
+        numbers = ', '.join(f'{name} {value:.6g}' for name, value in found['metrics']['overall'].items())
+        return [f'{numbers}, on {found["examples"]:,} examples',
+                f'{"blessed" if found["blessed"] else "not blessed"}: {"; ".join(found["reasons"])}']
+    if 'infra_blessed' in found:
+        return [found['reason']]
+    if 'model' in execution.outputs:
+        return [f'model {execution.outputs["model"].digest}']
+    if 'model_run' in execution.outputs:
+        last = found.get('averaged') or found.get('last') or {}
+        numbers = ', '.join(f'{name} {value:.6g}' for name, value in last.items())
+        foreign = found.get('foreign') or {}
+        return [f'{found.get("steps", 0):,} steps, replicas {found.get("replicas", 1)}{", " * bool(numbers)}{numbers}',
+                *[f'began with weights of others, {foreign["licence"]}: {file}, SHA-256 {digest}'
+                  for file, digest in zip(foreign.get('files', ()), foreign.get('sha256', {}).values())]]
+    return [f'{split}: {counts["written"]:,} of {counts["read"]:,}'
+            for split, counts in found.get('counts', {}).items()]
+
+
+def _configuration(executions: list) -> dict[int, str]:
+    """Execution -> as YAML, the sections its result depends on that none before it showed."""
+    import yaml
+    shown: dict = {}
+    texts = {}
+    for execution in reversed(executions):
+        values = yaml.safe_load(execution.config)
+        own = {key: values[key] for key in ('seed', *stage.get(execution.stage).sections)}
+        new = {key: value for key, value in own.items() if shown.get(key) != value}
+        shown |= new
+        texts[execution.id] = yaml.safe_dump(new, sort_keys=False, allow_unicode=True).strip() if new else ''
+    return texts
+
+
+def show(path: str, root: str) -> None:
+    """Prints where a version came from."""
+    from rich.tree import Tree
+
+    from pipelines import artifacts, pusher
+    version = pusher.Version(path)
+    if not version.record:
+        raise UserError(f'{path} is no pushed version: it has no {pusher.RECORD} that can be read; '
+                        '`python -m pipelines.push --list` shows what there is.')
+    again = f', the files of {version.origin} again' if version.origin != version.number else ''
+    tree = Tree(f'{path}, pushed {version.record["pushed"]}{again}; '
+                + (f'damaged: {wrong}' if (wrong := version.damage()) else
+                   f'its {len(version.record["files"])} files are those that were pushed'))
+    with artifacts.opened(root) as store:
+        executions = history(store, version.record)
+        texts = _configuration(executions)
+        for execution in executions:
+            branch = tree.add(_header(execution))
+            for line in _findings(execution):
+                branch.add(line)
+            if 'examples' in execution.outputs:
+                _add_raw_files(branch, execution, root)
+            if texts[execution.id]:
+                branch.add(texts[execution.id])
+    _print(tree)
+
+
+def _add_raw_files(branch, execution, root: str) -> None:
+    import yaml
+    samples = yaml.safe_load(execution.config)['data'].get('samples')
+    try:
+        rows = raw_files_of(execution, root)
+    except UserError as error:
+        branch.add(str(error))
+        return
+    size = sum(row['bytes'] for row in rows)
+    made = (f', made by {execution.source[:12]} itself for data.samples {samples}, with the seed in that source'
+            if samples else '')
+    listed = branch.add(f'{len(rows):,} raw files, {size:,} bytes{made}')
+    for row in rows[:_SHOWN]:
+        listed.add(f'{row["file"]}, {row["bytes"]:,} bytes, SHA-256 {row["sha256"]}')
+    if len(rows) > _SHOWN:
+        listed.add(f'and {len(rows) - _SHOWN:,} more, all in {_here(root, execution.outputs["examples"].uri)}')
+
+
+def show_uses(file: str, roots: list[str]) -> None:
+    """Prints every data set, model and version that a raw file, or a SHA-256, went into."""
+    from rich.tree import Tree
+
+    from pipelines import artifacts
+    digest = _digest(file)
+    tree, unknown = Tree(f'{file}, SHA-256 {digest}'), []
+    for root in roots:
+        with artifacts.opened(root) as store:
+            for prepared, row, made in uses(store, root, digest):
+                if isinstance(row, UserError):
+                    unknown.append(f'{root}: {row}')
+                    continue
+                data_set = tree.add(f'{root}, {_header(prepared)}, as {row["file"]}')
+                for execution, versions in made:
+                    branch = data_set.add(_header(execution))
+                    for line in versions or ['never pushed' if 'model' in execution.outputs else 'never exported']:
+                        branch.add(line)
+                if not made:
+                    data_set.add('never trained on')
+    if not tree.children:
+        tree.add(f'in no data set of {", ".join(roots) or "runs/, where there is none"}')
+    for line in unknown:
+        tree.add(f'it cannot be said whether it is in this one: {line}')
+    _print(tree)
+
+
+def _digest(file: str) -> str:
+    import tensorflow as tf
+
+    from data_prep import raw_files
+    if re.fullmatch('[0-9a-f]{64}', file):
+        return file
+    if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
+        raise UserError(f'--raw {file}: there is no such file; name one file, or its SHA-256.')
+    return raw_files.sha256(file)[0]
+
+
+def _print(tree) -> None:
+    from rich.console import Console
+    Console(width=1 << 16, highlight=False, markup=False).print(tree)  # which cuts no hash; terminals wrap lines
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('lineage', __doc__)
+    flags.add_argument('version', nargs='?', metavar='VERSION',
+                       help='a pushed version, its number or its folder (default: the one being served)')
+    flags.add_argument('--raw', metavar='FILE', help='go forward from this raw file instead')
+    args = flags.parse_args(argv)
+
+    def work():
+        stage.quiet_libraries()
+        if args.raw:
+            show_uses(args.raw, _roots(args))
+        else:
+            show(*_version(args))
+    stage.run_command(work)
+
+
+def _roots(args) -> list[str]:
+    """The pipelines meant: the one of the flags, or all below `runs/`."""
+    import tensorflow as tf
+
+    from pipelines import artifacts
+    if args.config or args.pipeline_root:
+        return [args.pipeline_root or stage.open_pipeline(args).root]
+    return sorted(map(os.path.dirname, tf.io.gfile.glob(os.path.join('runs', '*', artifacts.STORE))))
+
+
+def _version(args) -> tuple[str, str]:
+    """The version meant, and the root whose lineage it is of."""
+    from pipelines import artifacts, push
+    if args.version and not args.version.isdecimal():
+        path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
+        return path, args.pipeline_root or artifacts.root_of(path) or stage.open_pipeline(args).root
+    pipeline = stage.open_pipeline(args)
+    destination = push.destination_of(pipeline.config, pipeline.root)
+    if args.version:
+        return os.path.join(destination, args.version), pipeline.root
+    versions = artifacts.version_folders(destination)
+    if not versions:
+        raise UserError(f'{destination} holds no version; run `{pipeline.command("push")}` first.')
+    return versions[-1], pipeline.root
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
