@@ -6,6 +6,8 @@ import numpy as np
 
 from keras_models import ModelError
 
+_ROOM = 1 << 30  # bytes that a small file may have too: what was never written takes none
+
 
 def read(path: str) -> dict[str, list[np.ndarray]]:
     """Reads every layer's weights.
@@ -17,10 +19,14 @@ def read(path: str) -> dict[str, list[np.ndarray]]:
       ModelError: the file is none of Keras, is damaged, or points to what is not in it.
     """
     try:
-        size = os.path.getsize(path)
+        found: dict[str, list[np.ndarray]] = {}
+        room = max(os.path.getsize(path), _ROOM)
         with h5py.File(path) as file:
-            found = {layer: [_array(group[name], path, size) for name in group.attrs['weight_names']]
-                     for layer, group in file.items()}
+            for layer, group in file.items():
+                found[layer] = []
+                for name in group.attrs['weight_names']:
+                    found[layer].append(_array(group[name], path, room))
+                    room -= found[layer][-1].nbytes
     except Exception as error:  # HDF5 has many ways to say what is wrong with a file
         what = str(error).partition('\n')[0][:200]
         raise ModelError(f'{path} is not a weight file of Keras ({what}); give the one Keras Applications publishes '
@@ -28,9 +34,9 @@ def read(path: str) -> dict[str, list[np.ndarray]]:
     return found
 
 
-def _array(found: h5py.Dataset, path: str, size: int) -> np.ndarray:
+def _array(found: h5py.Dataset, path: str, room: int) -> np.ndarray:
     if found.file.filename != path or found.external or found.is_virtual:
         raise ValueError(f'{found.name} lies in another file')
-    if found.dtype.kind != 'f' or found.nbytes > size:
+    if found.dtype.kind != 'f' or found.nbytes > room:
         raise ValueError(f'{found.name}, {found.dtype} {found.shape}, is no array of numbers the file has room for')
     return found[()]

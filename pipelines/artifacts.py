@@ -253,6 +253,12 @@ class Metadata:
         return [(execution.id, execution.properties['source'].string_value, self._outputs(execution))
                 for execution in self._find(query)]
 
+    def unrecorded(self, stage: str, fingerprint: str) -> list[int]:
+        """The ids of executions of the same work that came to no end."""
+        return [execution.id for execution in self._find(
+            f'type = "{stage}" AND last_known_state != COMPLETE AND '
+            f'properties.fingerprint.string_value = "{fingerprint}"')]
+
     def inputs_of(self, execution_id: int) -> list[int]:
         """The ids of the artifacts an execution read."""
         return [event.artifact_id for event in self._store.get_events_by_execution_ids([execution_id])

@@ -67,8 +67,7 @@ def run(learner, progress: Progress, run: str) -> None:
         summary_dir=os.path.join(run, 'tensorboard') if chief else None,
         steps_per_loop=lambda step: min(every - int(step) % every for every in (
             settings.log_every, settings.checkpoint_every, settings.validate_every)),
-        train_actions=[progress.train_action, orbit.actions.ConditionalAction(
-            lambda _: step % settings.checkpoint_every == 0 or step == settings.steps, lambda _: save(SCHEDULED))],
+        train_actions=[progress.train_action],
         eval_actions=[progress.eval_action, learner.validation_action])
     if not settings.steps and not checkpoints.present(os.path.join(run, SCHEDULED)):
         save(SCHEDULED)  # weights from elsewhere, as they are
@@ -83,7 +82,11 @@ def run(learner, progress: Progress, run: str) -> None:
                 controller.evaluate()
             if done >= settings.steps:
                 return
-            controller.train(min(settings.steps, done - done % settings.validate_every + settings.validate_every))
+            controller.train(min(settings.steps, *(done - done % every + every for every in (
+                settings.checkpoint_every, settings.validate_every))))
+            done = int(step.numpy())
+            if not done % settings.checkpoint_every or done == settings.steps:
+                save(SCHEDULED)  # no action of Orbit's: it writes the curves up to here after those
 
 
 @contextlib.contextmanager

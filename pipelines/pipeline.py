@@ -129,6 +129,10 @@ class Pipeline:
             raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
                             f'make; run `{self.command(stage.name)}` on one machine first.')
         with _locked(partial, stage.name):
+            for execution in self.metadata.unrecorded(stage.name, fingerprint):
+                final = os.path.join(self.root, stage.name, str(execution))
+                if tf.io.gfile.exists(final) and not tf.io.gfile.exists(partial):
+                    _move(final, partial)  # it was killed after its rename and before its record
             return self._execute(stage, inputs, fingerprint, partial)
 
     def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:

@@ -1,6 +1,7 @@
 """The frame around the stages: skip, resume, fail, publish; on disk and in an object store."""
 import os
 import shutil
+import signal
 
 import pytest
 import tensorflow as tf
@@ -55,6 +56,17 @@ def test_work_that_fails_is_found_again_by_the_same_work_and_by_no_other(open_pi
         open_pipeline().run(stage(fail))
     assert content(open_pipeline('data.max_length=9').run(stage(write(' other')))) == ' other'
     assert content(open_pipeline().run(stage(write(', whole')))) == 'half, whole'
+
+
+def test_work_killed_between_its_rename_and_its_record_is_not_lost(open_pipeline, tmp_path):
+    """A training run of days, say: it is found under the number it had, and goes on from there."""
+    if not (child := os.fork()):
+        artifacts.Metadata.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        open_pipeline().run(stage(write('first')))
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert [path.name for path in (tmp_path / 'root' / 'prepare').glob('[0-9]*')] == ['1']
+    assert content(open_pipeline().run(stage(write(', then more')))) == 'first, then more'
+    assert [path.name for path in (tmp_path / 'root' / 'prepare').glob('[0-9]*')] == ['2']
 
 
 def test_an_artifact_that_is_gone_is_made_again(open_pipeline):

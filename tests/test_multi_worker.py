@@ -62,7 +62,7 @@ def weights(root):
     return {key: reader.get_tensor(key) for key in checkpoints._keys(reader, 'weights').values()}
 
 
-def test_two_workers_equal_one_process_even_when_the_chief_is_killed(config_file, tmp_path):
+def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_checkpoint_damaged(config_file, tmp_path):
     one, two = tmp_path / 'one', tmp_path / 'two'
     assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(one)).returncode == 0
     shutil.copytree(one, two)
@@ -75,8 +75,12 @@ def test_two_workers_equal_one_process_even_when_the_chief_is_killed(config_file
     _, errors = other.communicate(timeout=200)
     assert other.returncode == PREEMPTED and 'start all workers again' in errors, errors
     assert 'Traceback' not in errors
+    [newest] = two.glob('train/.partial-*/model_run/checkpoints/ckpt-20.data*')
+    os.truncate(newest, 1000)
     children = start_workers(config_file, two)
-    until(children[0], 'resuming at step 20 of 40')
+    until(children[0], 'ckpt-20 is not used: ckpt-20.data-00000-of-00001 is not the file that was written')
+    for child in children:  # the other one takes what the chief found
+        until(child, 'resuming at step 10 of 40')
     finish(children)
     for tag in ('loss', 'validation/loss'):
         curves = [dict(report.curves(str(model_run(root) / 'tensorboard'))[tag]) for root in (one, two)]

@@ -261,18 +261,14 @@ def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
         assert (model_run(killed) / name).read_bytes() == (model_run(whole) / name).read_bytes()
 
 
-def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_is_used(config_file, examples, tmp_path):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, examples, tmp_path, capsys):
     run = str(tmp_path / 'run')
     resolved = config.load(config_file, FLAGS[1::2] + ['train.steps=20'])
-    trainer.train(resolved, examples, run)
-    data = os.path.join(run, 'checkpoints', 'ckpt-20.data-00000-of-00001')
-    with open(data, 'r+b') as file:
-        file.truncate(1000)
-    with pytest.raises(UserError, match='ckpt-20'):
-        trainer.train(resolved, examples, run)
-    for path in (data, data.replace('data-00000-of-00001', 'index')):
-        os.remove(path)
-    assert trainer.train(resolved, examples, run)['resumed_at'] == 10
+    found = trainer.train(resolved, examples, run)
+    os.truncate(os.path.join(run, 'checkpoints', 'ckpt-20.data-00000-of-00001'), 1000)
+    again = trainer.train(resolved, examples, run)
+    assert again['resumed_at'] == 10 and again['averaged'] == found['averaged']
+    assert 'ckpt-20 is not used: ckpt-20.data-00000-of-00001 is not the file that was' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('overrides, message', [
