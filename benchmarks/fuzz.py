@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 BLOCK = 100  # inputs of one kind, one after the other
 LARGEST = 1 << 18  # bytes of a damaged file; one in a hundred may have four times as many
-MEMORY = 1 << 29  # bytes that one input may add to the most the process ever used
+MEMORY = 1 << 30  # bytes that one input may add to the most the process ever used
 ROOM = 3 << 30  # bytes of address space beside what is used at start
 SLOW = 5  # seconds of the processor's
 CONTROL = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')

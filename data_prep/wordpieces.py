@@ -75,7 +75,21 @@ def is_model(model: bytes) -> bool:
 
 def pieces(model: bytes) -> list[str]:
     """The pieces in order of their ids."""
-    return json.loads(model)['pieces']
+    return _parsed(model)['pieces']
+
+
+def _parsed(model: bytes) -> dict:
+    """What `serialize` wrote.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    found = json.loads(model)
+    known = found.get('pieces') if isinstance(found, dict) else None
+    if not (isinstance(known, list) and len(known) > _SPECIAL and all(isinstance(piece, str) for piece in known)
+            and found.get('normalization') in ('nfkc', 'identity') and isinstance(found.get('byte_fallback'), bool)):
+        raise ValueError('it begins like one of word pieces and goes on otherwise')
+    return found
 
 
 class WordPieces(tf.Module):
@@ -87,7 +101,7 @@ class WordPieces(tf.Module):
     def __init__(self, model: bytes):
         super().__init__()
         import tensorflow_text
-        found = json.loads(model)
+        found = _parsed(model)
         self._normalization = found['normalization']
         first = _SPECIAL + (len(_BYTES) if found['byte_fallback'] else 0)
         special, known = found['pieces'][:_SPECIAL], found['pieces'][first:]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import message
 from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from keras_models import ModelError, published, vgg
+from keras_models import ModelError, checkpoint_file, published, vgg
 
 SPADE = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)  # the layers' weights in the code of pix2pixHD and SPADE; eq. (16) has none
 SOURCE = ('torchvision\'s vgg19-dcbb9e9d.pth (download.pytorch.org/models), Keras Applications\' '
@@ -78,13 +79,13 @@ def _of_torchvision(path: str) -> keras.Model:
 def _checkpoint(path: str) -> dict[str, np.ndarray]:
     """Variable's name, as conv1_1/kernel -> value, of the convolutions that the checkpoint has."""
     try:
-        reader = tf.train.load_checkpoint(path)
+        reader = checkpoint_file.Reader(path)
         graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
             reader.get_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'))
         keys = {attribute.full_name: attribute.checkpoint_key for node in graph.nodes for attribute in node.attributes
                 if attribute.checkpoint_key.startswith('nets/classifier/')}
         return {name: reader.get_tensor(key) for name, key in keys.items() if name.split('/')[0] in CHANNELS}
-    except (tf.errors.OpError, ValueError, IndexError) as error:
+    except (ValueError, message.DecodeError) as error:
         raise ModelError(f'{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); give {SOURCE}'
                          ) from error
 

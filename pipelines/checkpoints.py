@@ -14,10 +14,12 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import message
 from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from data_prep import UserError, raw_files, records
+from keras_models import checkpoint_file
 from keras_models.layers import by_name
 from pipelines import artifacts
 
@@ -234,13 +236,16 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
     """(net, variable) -> key. Checkpoints and SavedModels keep the variables' names beside keys of their own."""
     if not reader.has_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'):
         return {}
-    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-        _tensor(reader, path, '_CHECKPOINTABLE_OBJECT_GRAPH'))
+    try:
+        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+            _tensor(reader, path, '_CHECKPOINTABLE_OBJECT_GRAPH'))
+    except message.DecodeError as error:
+        raise UserError(_damaged(path, error)) from error
     found = {}
     for node in graph.nodes:
         for attribute in node.attributes:
             part, _, rest = attribute.checkpoint_key.partition('/')
-            if part == 'nets':
+            if part == 'nets' and reader.has_tensor(attribute.checkpoint_key):
                 found[rest.split('/')[0], attribute.full_name.replace('/', ':')] = attribute.checkpoint_key
     return found
 
@@ -322,15 +327,15 @@ def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: 
 
 def _reader(path: str):
     try:
-        return tf.train.load_checkpoint(path)
-    except (tf.errors.OpError, ValueError) as error:
+        return checkpoint_file.Reader(path)
+    except ValueError as error:
         raise UserError(_damaged(path, error)) from error
 
 
 def _tensor(reader, path: str, key: str):
     try:
         return reader.get_tensor(key)
-    except (tf.errors.OpError, IndexError) as error:
+    except ValueError as error:
         raise UserError(_damaged(path, error)) from error
 
 

@@ -50,9 +50,10 @@ class Version:
         try:
             with tf.io.gfile.GFile(os.path.join(self.path, RECORD), 'rb') as file:
                 record = json.loads(file.read())
-        except (tf.errors.OpError, ValueError):
+        except (tf.errors.OpError, ValueError, RecursionError):
             return {}
-        good = isinstance(record, dict) and record.get('format') == FORMAT
+        good = isinstance(record, dict) and record.get('format') == FORMAT and all(
+            type(record.get(key, 0)) is int for key in ('version', 'rolled_back_to'))
         return record if good and all(isinstance(record.get(key), dict) for key in ('files', 'lineage')) else {}
 
     @property
