@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import UserError, archives, image_input, records, splits
+from data_prep import UserError, archives, image_input, images, records, splits
 from data_prep.input_pipeline import InputConfig
 
 SPLITS = splits.SPLITS
@@ -58,7 +58,7 @@ class Config:
     words: str = ''
     boxes: list[str] = dataclasses.field(default_factory=list)
     resize: int | None = None
-    max_pixels: int = 100_000_000
+    max_pixels: int = images.MAX_PIXELS
     remove_duplicates: bool = False
     max_dead_letters: float = 0.01
     images_per_block: int = 10000

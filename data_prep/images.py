@@ -12,6 +12,7 @@ import tensorflow as tf
 from data_prep import image_input
 
 QUALITY = 95  # of what is encoded here
+MAX_PIXELS = 100_000_000  # of what is decoded, if nothing else is said
 SCANS = 500  # of a progressive JPEG; what writes them makes about ten, and previews are embedded
 LONGEST_SIDE = 65_500  # that libjpeg can write
 _PNG = b'\x89PNG\r\n\x1a\n'

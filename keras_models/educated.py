@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_models import ModelError, games, reason
 from keras_models.learning_machine import NONE, Machines, favourites
-from keras_models.lessons import opponent, opponents, play
+from keras_models.lessons import mark, match, opponent, opponents
 
 GAMES = 1000  # played of each kind by a judge, every other one begun by the machine
 _FELT = ('pain', '', 'pleasure')
@@ -119,8 +119,7 @@ class Judge:
         if networks:
             raise ModelError('evaluate.networks: no metric of a learning machine asks networks; leave it out.')
         self._game = games.make(config.game, config.options or {})
-        self._metrics = {kind: 'not_lost_to_perfect' if kind == 'perfect' else f'won_against_{kind}'
-                         for kind in opponents(self._game)}
+        self._metrics = {kind: mark(kind) for kind in opponents(self._game)}
         self.names = (*self._metrics.values(), *(('best_move',) if 'perfect' in self._metrics else ()))
         self._model: Any = None
 
@@ -141,10 +140,9 @@ class Judge:
         game = self._game
 
         def half(first: bool, seed: int):
-            players = [lambda board, active, turn: self._model.judged(board),
-                       opponent(game, kind, tf.constant([seed, 1]))]
-            outcome = play(game, players if first else players[::-1], game.start(tf.constant([seed, 0]), GAMES // 2))
-            return outcome if first else -outcome
+            return match(game, lambda board, active, turn: self._model.judged(board),
+                         opponent(game, kind, tf.constant([seed, 1])),
+                         game.start(tf.constant([seed, 0]), GAMES // 2), tf.constant(first))
         halves = tf.function(lambda: tf.concat([half(True, 1), half(False, 2)], 0), autograph=False)()
         good = halves >= 0 if kind == 'perfect' else halves > 0
         return float(tf.reduce_mean(tf.cast(good, tf.float32)))

@@ -371,7 +371,7 @@ def favourites(votes, legal):
 def mix(a, b):
     """One feature of two, int32 of 31 bits: a hash, under which two of 2^31 features meet by chance."""
     # The constants are those of MurmurHash3's finaliser (Appleby), whose multiplications wrap around.
-    x = tf.bitwise.bitwise_xor(a * -1640531535 + b, tf.bitwise.right_shift(tf.bitcast(a, tf.int32), 15))
+    x = tf.bitwise.bitwise_xor(a * -1640531535 + b, tf.bitwise.right_shift(a, 15))
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.bitwise_and(tf.bitwise.right_shift(x, 16), 0xFFFF)) * -2048144789
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.bitwise_and(tf.bitwise.right_shift(x, 13), 0x7FFFF)) * -1028477387
     return tf.bitwise.bitwise_and(x, 0x7FFFFFFF)

@@ -33,6 +33,11 @@ def opponents(game) -> tuple[str, ...]:
     return ('random', 'capturing') if hasattr(game, 'greedy') else ('perfect', 'random')
 
 
+def mark(against: str) -> str:
+    """What is counted of games against somebody: against perfect play there is nothing to win."""
+    return 'not_lost_to_perfect' if against == 'perfect' else f'won_against_{against}'
+
+
 def player(machines: Machines, rows) -> Callable:
     """Machines as players: (boards, which are not over, turn) -> moves."""
     return lambda board, active, turn: machines.move(rows, board, active)
@@ -68,6 +73,11 @@ def play(game, players: Sequence[Callable], board) -> tf.Tensor:
                          (0, board, over, outcome))[3]
 
 
+def match(game, own: Callable, other: Callable, board, begins) -> tf.Tensor:
+    """How games end for one of two players, who begins them all or none (bool scalar): as `play`."""
+    return tf.cond(begins, lambda: play(game, [own, other], board), lambda: -play(game, [other, own], board))
+
+
 def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambda outcome, key: key) -> tf.Tensor:
     """A game of every machine, at whose end the schoolmaster presses a key; they begin in turn.
 
@@ -89,10 +99,8 @@ def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambd
         outcome = play(game, [player(machines, first), player(machines, second)], game.start(seed, n // 2))
         outcome = tf.concat([outcome, -outcome], 0)
     else:
-        sides = [player(machines, rows), opponent(game, term.against, seed + tf.constant([0, 1]))]
-        board = game.start(seed, n)
-        outcome = tf.cond(tf.equal(number % 2, 0), lambda: play(game, sides, board),
-                          lambda: -play(game, sides[::-1], board))
+        outcome = match(game, player(machines, rows), opponent(game, term.against, seed + tf.constant([0, 1])),
+                        game.start(seed, n), tf.equal(number % 2, 0))
     machines.feel(rows, press(outcome, tf.gather(keys, outcome + 1)))
     return tf.scatter_nd(rows[:, None], outcome, [n])
 
@@ -134,9 +142,7 @@ def trial(machines: Machines, against: str, games: int, seed) -> tf.Tensor:
         return machines.decide(rows, best, active)[0]
 
     def one(number):
-        players = [candidate, opponent(game, against, seed + tf.stack([number, 1]))]
-        board = game.start(seed + tf.stack([number, 0]), machines.config.machines)
-        outcome = tf.cond(tf.equal(number % 2, 0), lambda: play(game, players, board),
-                          lambda: -play(game, players[::-1], board))
+        outcome = match(game, candidate, opponent(game, against, seed + tf.stack([number, 1])),
+                        game.start(seed + tf.stack([number, 0]), machines.config.machines), tf.equal(number % 2, 0))
         return tf.one_hot(outcome + 1, 3)
     return tf.reduce_mean(tf.map_fn(one, tf.range(games), fn_output_signature=tf.float32), 0)

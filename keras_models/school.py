@@ -7,7 +7,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_models import ModelError, games, learning_machine
+from keras_models import ModelError, games, layers, learning_machine
 from keras_models.educated import Inference, Judge, Player, predict
 from keras_models.learning_machine import Machines
 from keras_models.lessons import Term, opponents
@@ -71,7 +71,7 @@ def build(config: Config) -> dict[str, tf.Module]:
 
 def parameters(config: Config) -> int:
     """Numbers in a population's memories, indexes and tapes."""
-    return sum(variable.shape.num_elements() for variable in Machines(config).variables)
+    return layers.numbers(Machines(config))
 
 
 def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):

@@ -1,8 +1,6 @@
 """How a population of learning machines is schooled: the trainer's loop, with lessons for steps."""
 import functools
-import json
 import math
-import os
 import time
 from collections.abc import Callable
 
@@ -11,7 +9,7 @@ import tensorflow as tf
 
 from data_prep import records
 from keras_models import layers, lessons
-from pipelines import checkpoints, loop
+from pipelines import loop
 from pipelines.config import Config
 from pipelines.progress import Progress
 
@@ -75,8 +73,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         marks = {'best_move': lessons.examine(self.machines, boards, best)} if len(boards) else {}
         for kind in lessons.opponents(self.machines.game):
             lost, drawn, won = tf.unstack(lessons.trial(self.machines, kind, GAMES, seed), axis=1)
-            name = 'not_lost_to_perfect' if kind == 'perfect' else f'won_against_{kind}'
-            marks[name] = drawn + won if kind == 'perfect' else won
+            marks[lessons.mark(kind)] = drawn + won if kind == 'perfect' else won
         return marks
 
     def validation_action(self, output: dict) -> None:
@@ -110,6 +107,5 @@ def educate(config: Config, examples: str, run: str) -> dict:
              'parameters': {name: layers.numbers(net) for name, net in education.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()}, 'averaged': {},
              'foreign': {}, 'notes': [], 'vocabulary': None}
-    checkpoints.save(education.nets, os.path.join(run, 'weights'))
-    records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
+    loop.finish(education, run, found)
     return found

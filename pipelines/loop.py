@@ -4,6 +4,7 @@ A learner is an Orbit trainer and evaluator with `config`, `strategy`, `nets`, `
 `validation_action` and `before_step`, which is called before every step.
 """
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable
 import orbit
 import tensorflow as tf
 
-from data_prep import UserError
+from data_prep import UserError, records
 from pipelines import checkpoints, stage
 from pipelines import strategy as strategies
 from pipelines.progress import Progress
@@ -87,6 +88,13 @@ def run(learner, progress: Progress, run: str) -> None:
             done = int(step.numpy())
             if not done % settings.checkpoint_every or done == settings.steps:
                 save(SCHEDULED)  # no action of Orbit's: it writes the curves up to here after those
+
+
+def finish(learner, run: str, found: dict) -> None:
+    """Leaves the weights as they are now, and what was found out; the chief does."""
+    if not strategies.follows(learner.config.train):
+        checkpoints.save(learner.nets, os.path.join(run, 'weights'))
+        records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
 
 
 @contextlib.contextmanager

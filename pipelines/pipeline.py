@@ -35,7 +35,7 @@ class Pipeline:
     def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
         self.config, self.root, self.argv = config, root, argv
         # SQLite cannot lie in an object store; the artifacts can.
-        self.metadata_path = os.path.join(root, 'metadata.sqlite') if '://' not in root else os.path.join(
+        self.metadata_path = os.path.join(root, artifacts.STORE) if '://' not in root else os.path.join(
             'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
         self._flags = flags or []
         self._metadata: artifacts.Metadata | None = None
@@ -54,7 +54,7 @@ class Pipeline:
 
     @property
     def _metadata_copy(self) -> str:
-        return os.path.join(self.root, 'metadata.sqlite')
+        return os.path.join(self.root, artifacts.STORE)
 
     def command(self, stage: str) -> str:
         return shlex.join(['python', '-m', f'pipelines.{stage}', *self._flags])

@@ -18,7 +18,6 @@ COLUMNS, ROWS = 4, 3
 PAIRS = 6  # on a page
 PAGES = 20
 PIXELS = 320  # of a picture's longer side on a page
-_LARGEST = 100_000_000  # pixels of a picture that is shown at all
 _WIDTH, _HEIGHT, _TOP, _DPI = 3.0, 3.9, 0.3, 100  # inches of a picture with its bars, and above the first row
 _NARROW, _TALL = 1.95, 2.6  # inches of a picture in a row
 _FULL = 0.86  # of the width: a bar for certainty; its figure stands behind
@@ -140,7 +139,7 @@ def _picture(axes, shown: Shown) -> None:
 def _thumbnail(image: bytes) -> np.ndarray | None:
     """The picture, uint8 [h, w, 3], neither side above `PIXELS`; None if it cannot be decoded."""
     try:
-        images.header(image, _LARGEST)  # what was refused for its size comes here too
+        images.header(image, images.MAX_PIXELS)  # what was refused for its size comes here too
         pixels = tf.io.decode_image(image, 3, expand_animations=False)
     except (images.Unreadable, tf.errors.InvalidArgumentError):
         return None

@@ -4,7 +4,6 @@ Orbit owns the loop, its summaries and actions. Ours are the step, the input pos
 batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
 restore.
 """
-import json
 import math
 import os
 import time
@@ -265,9 +264,7 @@ def train(config: Config, examples: str, run: str) -> dict:
              'averaged': {name: float(value) for name, value in averaged.items()},
              'notes': getattr(trainer.model, 'notes', lambda config: [])(config.model),
              'averaged_checkpoints': [os.path.basename(path) for path in last]}
-    if not strategies.follows(config.train):
-        checkpoints.save(trainer.nets, os.path.join(run, 'weights'))
-        records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
+    loop.finish(trainer, run, found)
     return found
 
 
