@@ -109,6 +109,7 @@ def school(subject: Subject, config: Config, press: Press, count: int, seed: int
       Degrees of education after `lessons_at(count)`, [points, machines]; and the keys pressed, int32 [count, machines].
     """
     machines = Machines(config)
+    machines.jit = True
     machines.supply_tapes(seed)
     examine, pressed = examiner(machines, seed), tf.Variable(tf.zeros([count, config.machines], tf.int32))
 
@@ -266,10 +267,8 @@ def same_lesson(machines: Machines, number, seed) -> None:
     def chance(board, active, turn):
         draw = tf.random.stateless_uniform([1, game.moves], seed + tf.stack([0, 1 + turn]))
         return tf.argmax(tf.where(game.legal(board), draw, -1.0), 1, tf.int32)
-    sides = [lessons.player(machines, rows), chance]
-    board = tf.repeat(game.start(seed, 1), n, 0)
-    machines.feel(rows, tf.cond(tf.equal(number % 2, 0), lambda: lessons.play(game, sides, board),
-                                lambda: -lessons.play(game, sides[::-1], board)))
+    machines.feel(rows, lessons.match(game, lessons.player(machines, rows), chance,
+                                      tf.repeat(game.start(seed, 1), n, 0), tf.equal(number % 2, 0)))
 
 
 def develop(config: Config, count: int, seed: int, tapes: int, figures=None) -> tuple[np.ndarray, ...]:
@@ -280,6 +279,7 @@ def develop(config: Config, count: int, seed: int, tapes: int, figures=None) -> 
       FIGURES]; and how many were used, [machines].
     """
     machines, rows = Machines(config), tf.range(config.machines)
+    machines.jit = True
     machines.supply_tapes(tapes)
     if figures is not None:
         machines.fake(rows, tf.range(FIGURES), figures)

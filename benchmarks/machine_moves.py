@@ -1,10 +1,10 @@
 """Machine-moves a second: a population of learning machines beside one in a plain Python and NumPy loop.
 
     python benchmarks/machine_moves.py --out /tmp/machine_moves.json
-    python benchmarks/machine_moves.py --config learning_machine_noughts --machines 1024 --jit
+    python benchmarks/machine_moves.py --config learning_machine_noughts --machines 1024
 
 The machines have the memory of the configuration and are given its first lessons. Then, in rounds, they are given some
-more by each rule in turn, in the graph and with `--jit` also compiled by XLA; and the plain loop teaches machines of
+more by each rule in turn, looking up in the graph and compiled by XLA; and the plain loop teaches machines of
 its own, which have had as many before, for two seconds. Lessons are counted whole: with the opponent, the rules of the
 game, and keys.
 """
@@ -29,9 +29,9 @@ RULES = ('majority', 'learned')
 
 def lesson_of(machines: Machines, term: lessons.Term, rule: str, jit: bool):
     def lesson(number):
-        machines.config.rule = rule  # read as it is traced
+        machines.config.rule, machines.jit = rule, jit  # read as it is traced
         return lessons.lesson(machines, term, number, tf.stack([0, number]))
-    return tf.function(lesson, autograph=False, jit_compile=jit or None)
+    return tf.function(lesson, autograph=False)
 
 
 class PlainSchool:
@@ -72,7 +72,6 @@ def main() -> None:
     flags.add_argument('--taught', type=int, default=100, help='lessons that all have had before')
     flags.add_argument('--lessons', type=int, default=4, help='of a round, an even number')
     flags.add_argument('--rounds', type=int, default=5)
-    flags.add_argument('--jit', action='store_true')
     flags.add_argument('--out', type=pathlib.Path)
     args = flags.parse_args()
     config = configs.load(args.config, [f'model.machines={args.machines}']).model
@@ -80,10 +79,10 @@ def main() -> None:
     machines = Machines(config)
     machines.supply_tapes(0)
     ways = {f'{rule}, {"XLA" if jit else "graph"}': lesson_of(machines, term, rule, jit)
-            for rule in RULES for jit in (False, True)[:1 + args.jit]}
+            for rule in RULES for jit in (False, True)}
     given = itertools.count(0, args.lessons)
     for _ in range(0, args.taught, args.lessons):
-        measure(machines, ways['learned, graph'], next(given), args.lessons)
+        measure(machines, ways['learned, XLA'], next(given), args.lessons)
     for lesson in ways.values():  # traces
         measure(machines, lesson, next(given), args.lessons)
     plain = {}

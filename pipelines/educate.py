@@ -41,9 +41,9 @@ def main(argv=None) -> None:
         flags.error(f'unknown argument {rest[0]}')
 
     def work():
-        from pipelines import teacher
         pipeline = stage.open_pipeline(args)
         STAGE.check(pipeline.config)
+        from pipelines import teacher
         teacher.teach(pipeline, sys.stdin, sys.stdout)
     stage.run_command(work)
 

@@ -30,6 +30,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.nets = self.model.build(config.model)
         self.machines, self.register = self.nets['machines'], self.nets['register']
         self.machines.supply_tapes(config.seed)
+        self.machines.jit = bool(config.train.jit)  # `auto` means yes on CPUs too
         self.global_step = orbit.utils.create_global_step()
         self.validated = tf.Variable(0, dtype=tf.int64, trainable=False, name='validated')
         self.before_step: Callable[[], None] = lambda: None
@@ -103,7 +104,7 @@ def educate(config: Config, examples: str, run: str) -> dict:
     with Progress(education.global_step, config.train.steps, education.model.UNIT, 'educate', 'won') as progress:
         loop.run(education, progress, run)
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
-             'jit': False, 'replicas': 1,
+             'jit': education.machines.jit, 'replicas': 1,
              'parameters': {name: layers.numbers(net) for name, net in education.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()}, 'averaged': {},
              'foreign': {}, 'notes': [], 'vocabulary': None}

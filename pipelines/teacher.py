@@ -2,8 +2,11 @@
 
 "The machine is provided with a typewriter keyboard on which any remarks to it are typed" (Turing), and with two keys.
 """
+import contextlib
 import os
+import readline  # noqa: F401, lets `input` edit its line and go back to earlier ones
 import zlib
+from collections.abc import Iterator
 from typing import IO
 
 import tensorflow as tf
@@ -30,9 +33,10 @@ class Schoolroom:
     Args:
       machine: a population of one; it learns.
       out: where the board is shown and everything is said.
+      known: what the machine knows, in words.
     """
 
-    def __init__(self, machine: Machines, out: IO[str]):
+    def __init__(self, machine: Machines, out: IO[str], known: str):
         self.machine, self.game, self._out = machine, machine.game, out
         self._earlier = machine.alone(0)
         self._move = tf.function(lambda board: machine.move(_ROWS, board, tf.constant([True])), autograph=False)
@@ -40,6 +44,7 @@ class Schoolroom:
                                  autograph=False)
         self._games = 0
         self._last: tuple | None = None  # what was before the machine at its last move, and the move
+        self.say(f'This machine {known}. Type help for what you can do.')
         self.new()
 
     def say(self, text: str) -> None:
@@ -143,8 +148,18 @@ def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
     else:
         checkpoints.restore(nets, os.path.join(run, 'weights'))
         known = 'left school'
-    room = Schoolroom(nets['machines'].alone(int(tf.argmax(nets['register'].degree))), out)
-    room.say(f'This machine {known}. Type help for what you can do.')
-    for line in lines:
+    room = Schoolroom(nets['machines'].alone(int(tf.argmax(nets['register'].degree))), out, known)
+    for line in _typed(lines):
         if not room.line(line.strip()):
             return
+
+
+def _typed(lines: IO[str]) -> Iterator[str]:
+    """Lines, at a terminal after a prompt and until Ctrl-D."""
+    if not lines.isatty():
+        yield from lines
+        return
+    with contextlib.suppress(EOFError):
+        while True:
+            yield input('> ')
+    print()

@@ -53,8 +53,8 @@ def test_a_person_teaches_by_keyboard(config_file, finished):
     """Where pain has always come after a word, the word hurts."""
     said = command('pipelines.educate', '--config', str(config_file), '--teacher', cwd=config_file.parent,
                    input='a1\nwhy\n' + 'bad\n-\n' * 3 + 'bad\nnew\nback\ngood dog\nsave kept\nhelp\nquit\n')
-    assert said.returncode == 0, said.stderr
-    assert 'This machine left school.' in said.stdout
+    assert said.returncode == 0 and not said.stderr, said.stderr
+    assert 'left school' in said.stdout.partition('a1')[0]
     assert 'The machine plays a' in said.stdout and 'position: ' in said.stdout
     assert said.stdout.count('Pain.') == 3 and said.stdout.count('It hears "bad". That hurt it.') == 1
     assert 'It is as it was before this game.' in said.stdout and 'It hears "dog".\n' in said.stdout
