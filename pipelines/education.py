@@ -13,7 +13,7 @@ from pipelines import loop
 from pipelines.config import Config
 from pipelines.progress import Progress
 
-GAMES = 10  # played by every machine against each opponent at an examination
+GAMES = 100  # played by every machine against each opponent at an examination: of 10, luck would choose the best
 
 
 class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
