@@ -8,10 +8,9 @@ rules      the crude rule, "whichever has the greatest number of votes", against
            same tapes, and opponents who draw the same.
 faked      "insist on the choice made being a particular one at, say, 10 particular places, and this would mean that
            about one machine in 1024 or more would develop to as high a degree as the one which had been faked".
-cheating   keys that have nothing to do with a machine's own game. Did these teach it too, the experiences would have
-           built "a previously intended form", and its schoolmaster would have been "a man inside the machine". With
-           perfect players there is a trace of this: the positions they bring about again and again are lost, and a
-           machine that has mostly pain comes to avoid what it has done often. Chance has no such form to give.
+cheating   keys that tell a machine nothing of its games: those that honest schooling pressed, in another order, and a
+           coin's. Did they teach it too, its schoolmaster would have been "a man inside the machine". What a coin
+           teaches is habit: who prefers anything, right or wrong, plays otherwise than who draws every choice.
 
 Machines that are compared by the first two and the last have their tape and their opponents' draws in common, so a
 difference is of one machine; intervals are of 95%, of means by resampling machines, of shares by Wilson. Each leaves
@@ -34,7 +33,7 @@ from matplotlib.figure import Figure
 
 from data_prep import records
 from keras_models import lessons
-from keras_models.learning_machine import PLEASURE, Config, Machines
+from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
 from pipelines import stage
 
 GAMES = 20  # of every machine at an examination by play
@@ -79,10 +78,10 @@ def never(keys, number, seed):
     return tf.zeros_like(keys)
 
 
-def elsewhere(keys, number, seed):
-    """Every machine is told what another should be told: as many pleasures and pains, and none in its right place."""
-    far = tf.random.stateless_uniform([], seed + tf.constant([0, -1]), 1, tf.size(keys), tf.int32)
-    return tf.roll(keys, far, 0)
+def decided(keys: np.ndarray) -> Press:
+    """Presses those of an array [count, machines], whatever happens."""
+    table = tf.constant(keys)
+    return lambda _, number, seed: table[number]
 
 
 def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
@@ -156,7 +155,9 @@ Compared = list[tuple[str, str, tuple[str, str, str]]]  # this, that, what is sa
 PLAYERS: tuple[Literal['perfect', 'random'], ...] = ('perfect', 'random')
 NO_DIFFERENCE = 'no difference shown'
 TEACHES = 'schooling teaches', NO_DIFFERENCE, 'schooling does harm'
-CHEATS = 'something came of keys that tell nothing', 'nothing was learned', 'nothing was learned, and worse'
+CHEATS = 'something was learned of keys that tell nothing', 'nothing was learned', 'nothing was learned, and worse'
+HABIT = 'habits alone do better than none', NO_DIFFERENCE, 'habits alone do worse than none'
+SHUFFLED, COIN = 'the same keys, shuffled', "a coin's keys"
 
 
 def schooling(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
@@ -178,15 +179,13 @@ def rules(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degr
 
 def cheating(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
     honest, keys = school(subject, config, honestly, count, seed)
-    given = tf.constant(keys)
-    presses: dict[str, Press] = {
-        'keys of other games': elsewhere,
-        'keys of the schooled, elsewhere': lambda _, number, seed: elsewhere(given[number], number, seed),
-        'keys never pressed': never}
-    found = {'schooled honestly': honest} | {name: school(subject, config, press, count, seed)[0]
-                                             for name, press in presses.items()}
-    *false, untaught = presses
-    return found, [('schooled honestly', untaught, TEACHES), *((name, untaught, CHEATS) for name in false)]
+    draw = np.random.default_rng(seed)
+    given = {SHUFFLED: draw.permutation(keys.ravel()).reshape(keys.shape),
+             COIN: draw.choice((PAIN, PLEASURE), keys.shape).astype(np.int32)}
+    found = {'schooled honestly': honest} | {
+        name: school(subject, config, decided(keys), count, seed)[0] for name, keys in given.items()}
+    found['keys never pressed'] = school(subject, config, never, count, seed)[0]
+    return found, [('schooled honestly', COIN, TEACHES), (SHUFFLED, COIN, CHEATS), (COIN, 'keys never pressed', HABIT)]
 
 
 def against_all() -> dict[str, Subject]:

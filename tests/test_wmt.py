@@ -4,15 +4,11 @@ import hashlib
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from data_prep import UserError, records, subwords, wmt, wmt_job
 from keras_models import transformer
 
@@ -214,23 +210,6 @@ def test_an_unknown_language_is_named(files, tmp_path):
 def test_a_source_without_partner_is_named(files, tmp_path):
     with pytest.raises(UserError, match=r'train\.en has no partner'):
         prepare(files(train=['train.en']), tmp_path / 'out')
-
-
-def test_a_killed_job_leaves_nothing_a_trainer_would_take(tmp_path):
-    script = ('import sys, time\nfrom data_prep import wmt, wmt_job, records\n'
-              'close = records.ShardWriter.close\n'
-              'def slow(self):\n    entry = close(self)\n    print("shard", flush=True)\n    time.sleep(60)\n'
-              'records.ShardWriter.close = slow\n'
-              'wmt_job.run(wmt.Config(samples="cldr", vocab_size=800), sys.argv[1], [])\n')
-    out = tmp_path / 'out'
-    out.mkdir()
-    child = subprocess.Popen([sys.executable, '-c', script, str(out)], stdout=subprocess.PIPE, cwd=ROOT, text=True)
-    assert child.stdout.readline() == 'shard\n'
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    assert list((out).rglob('*.tfrecord'))  # it was in the middle of writing
-    with pytest.raises(UserError, match='not a finished data set'):
-        records.open_split(str(out), 'train')
 
 
 def test_tensorflow_text_and_sentencepiece_agree(examples):
