@@ -8,9 +8,10 @@ rules      the crude rule, "whichever has the greatest number of votes", against
            same tapes, and opponents who draw the same.
 faked      "insist on the choice made being a particular one at, say, 10 particular places, and this would mean that
            about one machine in 1024 or more would develop to as high a degree as the one which had been faked".
-cheating   keys that tell a machine nothing of its games: those that honest schooling pressed, in another order, and a
-           coin's. Did they teach it too, its schoolmaster would have been "a man inside the machine". What a coin
-           teaches is habit: who prefers anything, right or wrong, plays otherwise than who draws every choice.
+cheating   keys that tell a machine nothing of its games: those that honest schooling pressed, in another order. Did
+           they teach it, its schoolmaster would have been "a man inside the machine". The measure is a coin that falls
+           on pleasure as often, and not silence: of a coin nothing can be learned, but who has come to prefer anything,
+           right or wrong, plays otherwise than who draws every choice.
 
 Machines that are compared by the first two and the last have their tape and their opponents' draws in common, so a
 difference is of one machine; intervals are of 95%, of means by resampling machines, of shares by Wilson. Each leaves
@@ -181,7 +182,7 @@ def cheating(subject: Subject, config: Config, count: int, seed: int) -> tuple[D
     honest, keys = school(subject, config, honestly, count, seed)
     draw = np.random.default_rng(seed)
     given = {SHUFFLED: draw.permutation(keys.ravel()).reshape(keys.shape),
-             COIN: draw.choice((PAIN, PLEASURE), keys.shape).astype(np.int32)}
+             COIN: np.where(draw.random(keys.shape) < np.mean(keys == PLEASURE), PLEASURE, PAIN).astype(np.int32)}
     found = {'schooled honestly': honest} | {
         name: school(subject, config, decided(keys), count, seed)[0] for name, keys in given.items()}
     found['keys never pressed'] = school(subject, config, never, count, seed)[0]

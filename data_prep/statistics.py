@@ -64,9 +64,9 @@ class Drift:
 def describe(examples: str, statistics: str, schema: str, anomalies: str) -> list[str]:
     """Writes what TFX's StatisticsGen, SchemaGen and ExampleValidator write, where they do.
 
-    `Split-<name>/FeatureStats.pb` below `statistics`; `schema.pbtxt`, inferred from the training split, below `schema`;
+    `Split-<name>/FeatureStats.pb` below `statistics`; `schema.pbtxt`, inferred from the `reference`, below `schema`;
     and `Split-<name>/SchemaDiff.pb` below `anomalies` for every other split: what departs from the schema, and how far
-    it has drifted from the training split. The lengths of sequences are in the statistics as features of their own,
+    it has drifted from there. The lengths of sequences are in the statistics as features of their own,
     `<name>_length`, marked as derived.
 
     Args:
@@ -78,7 +78,8 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
     manifest = records.read_manifest(examples)
     lengths, categories, said = manifest['lengths'], manifest.get('categories', []), []
     train = declared = inferred = None
-    for split in sorted(manifest['splits'], key=lambda name: name != 'train'):  # the schema's split first
+    first = reference(manifest)
+    for split in sorted(manifest['splits'], key=lambda name: name != first):
         whole = records.open_split(examples, split)
         if not len(whole):
             continue
@@ -95,11 +96,22 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
         usual = _usual_drift(*train, len(sample), lengths, declared, inferred)
         different = _compare(found, train[1], inferred, {name: DRIFT + value for name, value in usual.items()})
         _write(anomalies, split, 'SchemaDiff.pb', different)
-        said += [f'warning: {split}: {words}.' for words in [*departures(different), *drift_words(different)]]
+        said += [f'warning: {split}: {words}.'
+                 for words in [*departures(different), *drift_words(different, called(first))]]
     if any('drifted' in words for words in said):
         said.append(f'drift is 0 where splits are alike and 1 where they have nothing in common; {DRIFT} beyond what '
-                    'random draws of as many training records show by chance is warned about.')
+                    f'random draws of as many {called(first)} records show by chance is warned about.')
     return said
+
+
+def reference(manifest: dict) -> str:
+    """The split that says what is usual: the training split, or of data that trains nothing the first with records."""
+    held = [split for split, shards in sorted(manifest['splits'].items()) if sum(shard['records'] for shard in shards)]
+    return 'train' if 'train' in held or not held else held[0]
+
+
+def called(split: str) -> str:
+    return 'training' if split == 'train' else split
 
 
 def departures(found: anomalies_pb2.Anomalies) -> list[str]:
@@ -115,11 +127,11 @@ def drift(found: anomalies_pb2.Anomalies) -> list[Drift]:
             for info in found.drift_skew_info for measured in info.drift_measurements]
 
 
-def drift_words(found: anomalies_pb2.Anomalies) -> list[str]:
-    """What has drifted too far, in one sentence; nothing where nothing has."""
+def drift_words(found: anomalies_pb2.Anomalies, of: str) -> list[str]:
+    """What has drifted too far from the split `of`, in one sentence; nothing where nothing has."""
     far = [f'{in_words(each.feature)} by {each.value:.2f} ({each.threshold - DRIFT:.2f} by chance)'
            for each in drift(found) if each.found]
-    return [f'drifted from the training split, {", ".join(far)}'] if far else []
+    return [f'drifted from the {of} split, {", ".join(far)}'] if far else []
 
 
 def in_words(feature: str) -> str:

@@ -61,7 +61,8 @@ def _statistics(context, manifest: dict) -> dict:
     """TFDV's findings: `lengths`, `features` and `drift` are rows of tables, `warnings` and `samples` sentences."""
     from data_prep import statistics
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
-    found, drifts, warnings = {}, {}, []
+    found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
+    of = statistics.called(usual)
     for split in (name for name in context.config.data_module.SPLITS if name in manifest['splits']):
         stored = _read(folders['statistics'], split, 'FeatureStats.pb', statistics_pb2.DatasetFeatureStatisticsList)
         if stored:
@@ -70,7 +71,7 @@ def _statistics(context, manifest: dict) -> dict:
         if different:
             drifts[split] = {far.feature: far for far in statistics.drift(different)}
             warnings += [f'{split}: {words}.'
-                         for words in [*statistics.departures(different), *statistics.drift_words(different)]]
+                         for words in [*statistics.departures(different), *statistics.drift_words(different, of)]]
     whole = {split: sum(shard['records'] for shard in manifest['splits'][split]) for split in found}
     with tf.io.gfile.GFile(os.path.join(folders['schema'], 'schema.pbtxt')) as file:
         schema = text_format.Parse(file.read(), schema_pb2.Schema())
@@ -79,7 +80,8 @@ def _statistics(context, manifest: dict) -> dict:
         'lengths': [{'split': split, 'feature': feature.validation_derived_source.source_path[0].step[0],
                      **_length(feature)} for split, dataset in found.items()
                     for feature in dataset.features if feature.HasField('validation_derived_source')],
-        'features': [_feature(context, feature, schema, found, manifest) for feature in schema.feature
+        'of': of,
+        'features': [_feature(context, feature, schema, found, usual, manifest) for feature in schema.feature
                      if not feature.HasField('validation_derived_source')],
         'drift': [{'name': statistics.in_words(name), 'splits': [each.get(name) for each in drifts.values()]}
                   for name in sorted(compared, key=lambda name: (statistics.in_words(name) != name, name))],
@@ -116,14 +118,14 @@ def _length(feature: statistics_pb2.FeatureNameStatistics) -> dict[str, float]:
 
 
 def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
-             found: dict[str, statistics_pb2.DatasetFeatureStatistics], manifest: dict) -> dict:
-    """One row: what the schema says of a feature, where it is missing, and its most frequent training values."""
+             found: dict[str, statistics_pb2.DatasetFeatureStatistics], usual: str, manifest: dict) -> dict:
+    """One row: what the schema says of a feature, where it is missing, and its most frequent values in one split."""
     by_split = {split: _by_name(dataset).get(feature.name) for split, dataset in found.items()}
     missing = [f'missing in {_common(stored).num_missing:,} of {split}' if stored else f'missing in {split}'
                for split, stored in by_split.items() if not stored or _common(stored).num_missing]
     domains = {domain.name: domain for domain in schema.string_domain}
-    trained = by_split.get('train')
-    histogram = trained.string_stats.rank_histogram.buckets if trained else []
+    stored = by_split.get(usual)
+    histogram = stored.string_stats.rank_histogram.buckets if stored else []
     if feature.domain in domains:
         values = len(domains[feature.domain].value)
         domain = f'{values:,} value' + 's' * (values != 1)

@@ -74,7 +74,7 @@ def test_schooling_teaches_and_keys_that_tell_nothing_do_not(tmp_path, monkeypat
     assert (np.bincount(1 + honest.ravel()) == np.bincount(1 + shuffled.ravel())).all() and not never.any()
     pleasures = np.mean(honest == education.PLEASURE)  # keys that know nothing of each other agree so often by chance
     assert np.mean(honest == shuffled) == pytest.approx(pleasures ** 2 + (1 - pleasures) ** 2, abs=0.05)
-    assert np.mean(coin == education.PLEASURE) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(coin == education.PLEASURE) == pytest.approx(pleasures, abs=0.05)
     curves = found['curves']['Nim, random player']['machines']
     assert len({tuple(curve[0]) for curve in curves.values()}) == 1
     assert curves['keys never pressed'][0] == curves['keys never pressed'][-1]
