@@ -1,10 +1,10 @@
 # make run: the demo, from a fresh clone to a pushed model.   make test: the tests.   make lint: ruff and mypy.
-# make torch: PyTorch, for tests that compare with it.
+# make torch: PyTorch, for tests that compare with it.   make bench: our rates beside peers', in an environment of theirs.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test torch lint clean
+.PHONY: install run test torch bench lint clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,14 @@ test: install
 
 torch: install
 	$(BIN)/python -m pip install --quiet torch==2.13.0
+
+bench: install $(VENV)-bench/.installed
+	$(BIN)/python -W ignore benchmarks/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench
+
+$(VENV)-bench/.installed: setup.py
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet '.[bench]'
+	touch $@
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
 The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, and
-`ctranslate2` what `export --to ctranslate2` needs besides.
+`ctranslate2` what `export --to ctranslate2` needs besides; `bench` are the peers of `make bench`.
 """
 import sys
 
@@ -43,6 +43,7 @@ TRAIN = [
     'typeguard>=2.7,<3',
 ]
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
+BENCH = ['keras>=2.15,<2.16', 'torch==2.13.0']
 TEST = ['hypothesis>=6.100', 'mypy>=1.11', 'pillow>=10', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
@@ -55,5 +56,5 @@ setuptools.setup(
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
     package_data={'configs': ['*.yaml'], 'pipelines': ['templates/*', 'serving_kit/*']},
     install_requires=CORE,
-    extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'test': TRAIN + CTRANSLATE2 + TEST},
+    extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
 )

@@ -1,0 +1,197 @@
+"""Our work and a peer's in alternation: rates, their ratio, the share of this machine's ceiling, memory.
+
+    make bench
+    python benchmarks/side_by_side.py --peers .venv-bench/bin/python --out DIR
+    python benchmarks/side_by_side.py --only vgg16_forward --rounds 3 --out DIR
+
+Every side is a process of its own, ours in this environment and peers in theirs (`[bench]` of setup.py). All make the
+same inputs, and before anything is timed their answers are compared. In every round each side works for some seconds
+while the others wait, then the ceiling is taken: the rate of a product of two matrices of 2,048 x 2,048 float32. A
+round in which anything else took more than a twentieth of the processors' time is dropped and made again, up to as many
+times as there are rounds. A ratio is of two rates of one round, the median of rounds is what counts.
+
+Leaves side_by_side.json, .md and .png in DIR; with exit code 1 if sides did not compute the same.
+"""
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import yaml
+from matplotlib.figure import Figure
+
+HERE = pathlib.Path(__file__).resolve().parent
+DISTURBED = 0.05  # of the processors' time, taken by what is no side
+
+
+@dataclasses.dataclass
+class Contest:
+    """One row of `contests.yaml`.
+
+    Attributes:
+      unit: of work.
+      sides: name -> script in `sides/`, work and its values; the first is ours, the others are peers.
+      reach: the ratio aimed at.
+      flops: of a unit, for the share of the ceiling; 0 if that says nothing.
+      tolerance: absolute, of the answers; float32 sums in another order.
+    """
+    unit: str
+    sides: dict[str, str]
+    reach: float
+    flops: float = 0
+    tolerance: float = 1e-3
+
+
+class Side:
+    """A side's process, which waits unless it is asked."""
+
+    def __init__(self, command: str, interpreters: dict[str, str], answer: pathlib.Path):
+        script, *rest = command.split()
+        python = interpreters['ours' if script.startswith('ours') else 'peers']
+        self.answer = answer
+        self._process = subprocess.Popen(
+            [python, '-W', 'ignore', str(HERE / 'sides' / script), rest[0], str(answer), *rest[1:]],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'PYTHONPATH': str(HERE.parent)})
+
+    def say(self, line: str = '') -> dict:
+        """Raises RuntimeError: it has ended; what it said of that is on standard error."""
+        assert self._process.stdin and self._process.stdout
+        if line:
+            self._process.stdin.write(line + '\n')
+            self._process.stdin.flush()
+        said = self._process.stdout.readline()
+        if not said:
+            raise RuntimeError(f'{self._process.args[3]} ended: exit code {self._process.wait()}')
+        return json.loads(said)
+
+    def processor_seconds(self) -> float:
+        with open(f'/proc/{self._process.pid}/stat') as file:
+            user, system = file.read().rpartition(')')[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf('SC_CLK_TCK')
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def busy_seconds() -> float:
+    """Of all processors since the start, what a hypervisor took included."""
+    with open('/proc/stat') as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf('SC_CLK_TCK')
+
+
+def measure(side: Side, seconds: float) -> dict:
+    """One turn of one side: its rate, and what share of the processors' time others took meanwhile."""
+    busy, own = busy_seconds(), side.processor_seconds()
+    said = side.say(str(seconds))
+    others = busy_seconds() - busy - (side.processor_seconds() - own)
+    return {'rate': said['units'] / said['seconds'], 'peak_mib': said['peak_mib'],
+            'others': max(0.0, others) / said['seconds'] / (os.cpu_count() or 1)}
+
+
+def differences(answers: list[pathlib.Path]) -> list[float]:
+    """How far the others' answers are from the first, at most: inf where names or shapes differ."""
+    first, *others = ({name: array for name, array in np.load(path).items()} for path in answers)
+    return [max((float(np.abs(first[name] - value).max()) if value.shape == first[name].shape else np.inf
+                 for name, value in other.items()), default=np.inf) if other.keys() == first.keys() else np.inf
+            for other in others]
+
+
+def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: float) -> dict:
+    """Makes all sides ready, compares their answers, and lets them work in turn."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        sides = {}
+        for name, command in {**contest.sides, 'ceiling': 'ours.py gemm'}.items():
+            sides[name] = Side(command, interpreters, pathlib.Path(folder) / f'{len(sides)}.npz')
+            stack.callback(sides[name].close)
+            sides[name].say()
+        far = dict(zip([*contest.sides][1:], differences([sides[name].answer for name in contest.sides])))
+        kept: list[dict] = []
+        dropped: list[dict] = []
+        while len(kept) < rounds and len(dropped) < rounds:
+            turns = {name: measure(side, seconds) for name, side in sides.items()}
+            (dropped if max(turn['others'] for turn in turns.values()) > DISTURBED else kept).append(turns)
+    return {'differences': far, 'rounds': kept, 'dropped': len(dropped),
+            **summary(contest, kept or dropped, undisturbed=bool(kept))}
+
+
+def summary(contest: Contest, rounds: list[dict], undisturbed: bool) -> dict:
+    """Medians over rounds; the ratio is to the best peer, `spread` its least and greatest."""
+    def median(name, key='rate'):
+        return statistics.median(turns[name][key] for turns in rounds)
+    ours, *peers = contest.sides
+    ceiling = median('ceiling')
+    best = max(peers, key=median)
+    ratios = [turns[ours]['rate'] / turns[best]['rate'] for turns in rounds]
+    return {'undisturbed': undisturbed, 'best peer': best, 'ratio': statistics.median(ratios),
+            'spread': [min(ratios), max(ratios)],
+            'sides': {name: {'rate': median(name), 'peak_mib': median(name, 'peak_mib'),
+                             'of the ceiling': median(name) * contest.flops / ceiling} for name in contest.sides}}
+
+
+def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
+    rows = ['| work | side | rate | of the ceiling | peak memory | ours over the best peer | reach | rounds |',
+            '|---|---|---:|---:|---:|---:|---:|---:|']
+    for work, result in found.items():
+        contest, (least, most) = contests[work], result['spread']
+        for name, side in result['sides'].items():
+            share = f'{side["of the ceiling"]:.0%}' if contest.flops else ''
+            last = (f'{result["ratio"]:.2f} ({least:.2f} to {most:.2f}) | {contest.reach:g} | '
+                    f'{len(result["rounds"])}, {result["dropped"]} dropped') if name == [*contest.sides][0] else ' | | '
+            rows.append(f'| {work} | {name} | {side["rate"]:,.2f} {contest.unit}/s | {share} | '
+                        f'{side["peak_mib"]:,.0f} MiB | {last} |')
+    return '\n'.join(rows)
+
+
+def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
+    """A bar for each contest: ours over the best peer, a whisker from the worst to the best round, a tick to reach."""
+    figure = Figure(figsize=(8, 1 + 0.5 * len(found)), layout='constrained')
+    axes = figure.subplots()
+    for place, (work, result) in enumerate(found.items()):
+        ratio, (least, most), reach = result['ratio'], result['spread'], contests[work].reach
+        axes.barh(place, ratio, color='#2468a8' if ratio >= reach else '#d1642a', height=0.6)
+        axes.plot([least, most], [place, place], color='#333333', linewidth=1)
+        axes.plot([reach, reach], [place - 0.4, place + 0.4], color='black', linewidth=2)
+        axes.annotate(f' {ratio:.2f}', (max(ratio, most), place), va='center')
+    axes.axvline(1, color='#888888', linewidth=0.8, linestyle=':')
+    axes.set(yticks=range(len(found)), xlabel='our rate over the best peer\'s; a tick is what is aimed at',
+             yticklabels=[f'{work}\nagainst {result["best peer"]}' for work, result in found.items()])
+    axes.invert_yaxis()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    with open(HERE / 'contests.yaml') as file:
+        contests = {name: Contest(**row) for name, row in yaml.safe_load(file).items()}
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('--out', type=pathlib.Path, required=True)
+    flags.add_argument('--only', nargs='+', choices=contests, default=list(contests), metavar='WORK')
+    flags.add_argument('--peers', default=sys.executable, help='the interpreter of the peers\' environment')
+    flags.add_argument('--rounds', type=int, default=5)
+    flags.add_argument('--seconds', type=float, default=5, help='that a side works in a round, at least one unit')
+    args = flags.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    interpreters, found = {'ours': sys.executable, 'peers': args.peers}, {}
+    for work in args.only:
+        found[work] = hold(contests[work], interpreters, args.rounds, args.seconds)
+        print(f'{work}: {found[work]["ratio"]:.2f} of {found[work]["best peer"]}; answers differ by at most '
+              f'{max(found[work]["differences"].values()):.1e}', flush=True)
+    (args.out / 'side_by_side.json').write_text(json.dumps(found, indent=1))
+    (args.out / 'side_by_side.md').write_text(markdown(contests, found) + '\n')
+    draw(contests, found, str(args.out / 'side_by_side.png'))
+    print(markdown(contests, found))
+    sys.exit(any(far > contests[work].tolerance for work, result in found.items()
+                 for far in result['differences'].values()))
+
+
+if __name__ == '__main__':
+    main()
