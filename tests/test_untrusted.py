@@ -23,7 +23,7 @@ SOURCES = [path for package in ('pipelines', 'data_prep', 'keras_models', 'confi
 MODULES = {'pickle', '_pickle', 'cPickle', 'dill', 'cloudpickle', 'joblib', 'shelve', 'marshal', 'jsonpickle', 'torch',
            'pandas', 'code', 'codeop', 'runpy'}
 ARROW = {'ipc', 'parquet', 'feather', 'dataset', 'PythonObject'}  # CVE-2023-47248 is in these readers
-CALLS = {'eval', 'exec', 'compile', '__import__', 'input', 'breakpoint'}
+CALLS = {'eval', 'exec', 'compile', '__import__', 'breakpoint'}
 # Methods, whatever they are called on.
 METHODS = {
     'unsafe_load', 'full_load', 'load_all', 'unsafe_load_all', 'full_load_all',  # yaml
