@@ -6,6 +6,7 @@ records are cut into batches in that order, and the batches are shuffled. Which 
 """
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -144,5 +145,8 @@ def dataset(split: Split, batches: Batches, decode: Callable, start: int, stop: 
         return records, length, seeds, ids
 
     numbers = tf.data.Dataset.range(start * local, stop * local)
-    return numbers.map(load).map(lambda records, length, seeds, ids: {**decode(records, length, seeds), 'id': ids},
-                                 tf.data.AUTOTUNE).prefetch(2 * local)
+    loaded = numbers.map(load).map(lambda records, length, seeds, ids: {**decode(records, length, seeds), 'id': ids},
+                                   tf.data.AUTOTUNE).prefetch(2 * local)
+    options = tf.data.Options()  # threads of its own: a CPU trains with one that starts operations
+    options.threading.private_threadpool_size = os.cpu_count() or 1
+    return loaded.with_options(options)

@@ -16,6 +16,7 @@ from tensorflow.python.framework.config import disable_op_determinism  # noqa: E
 from pipelines import stage, strategy  # noqa: E402
 
 stage.quiet_libraries()
+strategy.one_by_one()
 strategy.two_logical_cpus()
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -1,10 +1,14 @@
 """The ALIAS generator against the paper, closed forms and PyTorch's spectral normalisation."""
 import dataclasses
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from conftest import ROOT
 from keras_models.viton import alias, layers
 from keras_models.viton.alias import PRESETS, Config
 
@@ -288,3 +292,31 @@ def test_training_reaches_every_parameter_and_takes_a_power_iteration(nets):
         assert gradient is not None and np.all(np.isfinite(gradient)), weight.name
     assert all(np.any(weight.numpy() != before) for weight, before in state)
     assert {weight.name.split('/')[-1] for weight, _ in state} == {'u:0', 'v:0'}
+
+
+def test_a_step_is_the_same_to_the_bit_every_time(tmp_path):
+    """In a process of its own, as training starts one: a sum of many tensors takes them in no order by itself."""
+    script = tmp_path / 'again.py'
+    script.write_text("""
+import numpy as np
+import tensorflow as tf
+from keras_models.viton import alias
+from pipelines import config, strategy
+
+strategy.make(config.TrainConfig())
+net = alias.build(alias.Config(size=[192, 128], width=0.25))['alias']
+draw = np.random.default_rng(0)
+shapes = {'inputs': 9, 'S': 7, 'S_div': 8, 'M_misalign': 1}
+given = {name: tf.constant(draw.random((4, 192, 128, n)), tf.float32) for name, n in shapes.items()}
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(net({**given, 'seed': tf.constant([1, 0])}, training=False) ** 2)
+    return tape.gradient(loss, net.trainable_variables)
+first, *others = ([gradient.numpy() for gradient in step()] for _ in range(4))
+print(sum(not np.array_equal(one, other) for found in others for one, other in zip(first, found)))
+""")
+    found = subprocess.run([sys.executable, script], env={**os.environ, 'PYTHONPATH': str(ROOT)}, check=True,
+                           stdout=subprocess.PIPE, text=True)
+    assert found.stdout == '0\n'
