@@ -29,8 +29,10 @@ torch: install
 bench: install $(VENV)-bench/.installed
 	$(BIN)/python -W ignore benchmarks/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench
 
-$(VENV)-bench/.installed: setup.py
+# The lock first here too: then pip has little left to look for, and both sides have one TensorFlow.
+$(VENV)-bench/.installed: requirements.lock setup.py
 	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
 	$(VENV)-bench/bin/python -m pip install --quiet '.[bench]'
 	touch $@
 

@@ -43,7 +43,7 @@ TRAIN = [
     'typeguard>=2.7,<3',
 ]
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
-BENCH = ['keras>=2.15,<2.16', 'torch==2.13.0']
+BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
 TEST = ['hypothesis>=6.100', 'mypy>=1.11', 'pillow>=10', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(

@@ -3,12 +3,16 @@
     make bench
     python benchmarks/side_by_side.py --peers .venv-bench/bin/python --out DIR
     python benchmarks/side_by_side.py --only vgg16_forward --rounds 3 --out DIR
+    python benchmarks/side_by_side.py --given authors=DIR text=DIR --out DIR
 
 Every side is a process of its own, ours in this environment and peers in theirs (`[bench]` of setup.py). All make the
 same inputs, and before anything is timed their answers are compared. In every round each side works for some seconds
 while the others wait, then the ceiling is taken: the rate of a product of two matrices of 2,048 x 2,048 float32. A
 round in which anything else took more than a twentieth of the processors' time is dropped and made again, up to as many
 times as there are rounds. A ratio is of two rates of one round, the median of rounds is what counts.
+
+Work on files that are not ours to give stands in `contests.yaml` with a name in braces; without `--given NAME=PATH` it
+is left out. What was found before in DIR is kept, so that work can be measured in parts.
 
 Leaves side_by_side.json, .md and .png in DIR; with exit code 1 if sides did not compute the same.
 """
@@ -24,6 +28,7 @@ import sys
 import tempfile
 
 import numpy as np
+import psutil
 import yaml
 from matplotlib.figure import Figure
 
@@ -38,15 +43,19 @@ class Contest:
     Attributes:
       unit: of work.
       sides: name -> script in `sides/`, work and its values; the first is ours, the others are peers.
-      reach: the ratio aimed at.
+      reach: peer -> the ratio of our rate to its that is aimed at.
       flops: of a unit, for the share of the ceiling; 0 if that says nothing.
       tolerance: absolute, of the answers; float32 sums in another order.
     """
     unit: str
     sides: dict[str, str]
-    reach: float
+    reach: dict[str, float]
     flops: float = 0
     tolerance: float = 1e-3
+
+    def __post_init__(self):
+        self.flops = float(self.flops)
+        assert [*self.sides][1:] == [*self.reach], 'a reach for every peer'
 
 
 class Side:
@@ -73,9 +82,9 @@ class Side:
         return json.loads(said)
 
     def processor_seconds(self) -> float:
-        with open(f'/proc/{self._process.pid}/stat') as file:
-            user, system = file.read().rpartition(')')[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf('SC_CLK_TCK')
+        """Of the process and its children, those that have ended included."""
+        process = psutil.Process(self._process.pid)
+        return sum(sum(each.cpu_times()[:4]) for each in [process, *process.children(recursive=True)])
 
     def close(self) -> None:
         self._process.kill()
@@ -99,18 +108,24 @@ def measure(side: Side, seconds: float) -> dict:
 
 
 def differences(answers: list[pathlib.Path]) -> list[float]:
-    """How far the others' answers are from the first, at most: inf where names or shapes differ."""
+    """How far the others' answers are from the first, at most: inf where names or shapes differ. Of texts it is the
+    share that is not the same."""
     first, *others = ({name: array for name, array in np.load(path).items()} for path in answers)
-    return [max((float(np.abs(first[name] - value).max()) if value.shape == first[name].shape else np.inf
-                 for name, value in other.items()), default=np.inf) if other.keys() == first.keys() else np.inf
-            for other in others]
+    return [max((_difference(first[name], value) for name, value in other.items()), default=np.inf)
+            if other.keys() == first.keys() else np.inf for other in others]
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> float:
+    if one.shape != other.shape:
+        return np.inf
+    return float((one != other).mean() if one.dtype.kind == 'U' else np.abs(one - other).max())
 
 
 def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: float) -> dict:
     """Makes all sides ready, compares their answers, and lets them work in turn."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         sides = {}
-        for name, command in {**contest.sides, 'ceiling': 'ours.py gemm'}.items():
+        for name, command in {**contest.sides, 'ceiling': 'ours_ceiling.py gemm'}.items():
             sides[name] = Side(command, interpreters, pathlib.Path(folder) / f'{len(sides)}.npz')
             stack.callback(sides[name].close)
             sides[name].say()
@@ -125,48 +140,65 @@ def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: f
 
 
 def summary(contest: Contest, rounds: list[dict], undisturbed: bool) -> dict:
-    """Medians over rounds; the ratio is to the best peer, `spread` its least and greatest."""
+    """Medians over rounds; `ratios` are of our rate to every peer's: the median, the least and the greatest."""
     def median(name, key='rate'):
         return statistics.median(turns[name][key] for turns in rounds)
     ours, *peers = contest.sides
-    ceiling = median('ceiling')
-    best = max(peers, key=median)
-    ratios = [turns[ours]['rate'] / turns[best]['rate'] for turns in rounds]
-    return {'undisturbed': undisturbed, 'best peer': best, 'ratio': statistics.median(ratios),
-            'spread': [min(ratios), max(ratios)],
+    ceiling, ratios = median('ceiling'), {}
+    for peer in peers:
+        found = [turns[ours]['rate'] / turns[peer]['rate'] for turns in rounds]
+        ratios[peer] = [statistics.median(found), min(found), max(found)]
+    return {'undisturbed': undisturbed, 'ratios': ratios,
             'sides': {name: {'rate': median(name), 'peak_mib': median(name, 'peak_mib'),
                              'of the ceiling': median(name) * contest.flops / ceiling} for name in contest.sides}}
 
 
 def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
-    rows = ['| work | side | rate | of the ceiling | peak memory | ours over the best peer | reach | rounds |',
+    rows = ['| work | side | rate | of the ceiling | peak memory | ours over it | reach | rounds |',
             '|---|---|---:|---:|---:|---:|---:|---:|']
     for work, result in found.items():
-        contest, (least, most) = contests[work], result['spread']
+        contest, first = contests[work], True
         for name, side in result['sides'].items():
             share = f'{side["of the ceiling"]:.0%}' if contest.flops else ''
-            last = (f'{result["ratio"]:.2f} ({least:.2f} to {most:.2f}) | {contest.reach:g} | '
-                    f'{len(result["rounds"])}, {result["dropped"]} dropped') if name == [*contest.sides][0] else ' | | '
-            rows.append(f'| {work} | {name} | {side["rate"]:,.2f} {contest.unit}/s | {share} | '
-                        f'{side["peak_mib"]:,.0f} MiB | {last} |')
+            last = f'| | {len(result["rounds"])}, {result["dropped"]} dropped |'
+            if name in contest.reach:
+                ratio, least, most = result['ratios'][name]
+                last = f'{ratio:.2f} ({least:.2f} to {most:.2f}) | {contest.reach[name]:g} | |'
+            rows.append(f'| {work if first else ""} | {name} | {side["rate"]:,.4g} {contest.unit}/s | {share} | '
+                        f'{side["peak_mib"]:,.0f} MiB | {last}')
+            first = False
     return '\n'.join(rows)
 
 
 def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
-    """A bar for each contest: ours over the best peer, a whisker from the worst to the best round, a tick to reach."""
-    figure = Figure(figsize=(8, 1 + 0.5 * len(found)), layout='constrained')
+    """A bar for each peer: our rate over its, a whisker from the worst to the best round, a tick to reach."""
+    bars = [(work, peer) for work, result in found.items() for peer in result['ratios']]
+    figure = Figure(figsize=(9, 1 + 0.42 * len(bars)), layout='constrained')
     axes = figure.subplots()
-    for place, (work, result) in enumerate(found.items()):
-        ratio, (least, most), reach = result['ratio'], result['spread'], contests[work].reach
+    for place, (work, peer) in enumerate(bars):
+        (ratio, least, most), reach = found[work]['ratios'][peer], contests[work].reach[peer]
         axes.barh(place, ratio, color='#2468a8' if ratio >= reach else '#d1642a', height=0.6)
         axes.plot([least, most], [place, place], color='#333333', linewidth=1)
         axes.plot([reach, reach], [place - 0.4, place + 0.4], color='black', linewidth=2)
-        axes.annotate(f' {ratio:.2f}', (max(ratio, most), place), va='center')
+        axes.annotate(f' {ratio:.2f}', (max(ratio, most, reach), place), va='center')
     axes.axvline(1, color='#888888', linewidth=0.8, linestyle=':')
-    axes.set(yticks=range(len(found)), xlabel='our rate over the best peer\'s; a tick is what is aimed at',
-             yticklabels=[f'{work}\nagainst {result["best peer"]}' for work, result in found.items()])
+    axes.set(yticks=range(len(bars)), xlabel='our rate over the peer\'s; the black tick is what is aimed at',
+             yticklabels=[f'{work.replace("_", " ")}: {peer}' for work, peer in bars])
     axes.invert_yaxis()
     figure.savefig(path, dpi=120)
+
+
+def chosen(contests: dict[str, Contest], only: list[str], given: dict[str, str]) -> dict[str, Contest]:
+    """Those asked for whose paths are all given, with the paths in place."""
+    found = {}
+    for name in only or contests:
+        try:
+            sides = {side: command.format_map(given) for side, command in contests[name].sides.items()}
+        except KeyError as lost:
+            print(f'{name}: left out; it needs --given {lost.args[0]}=PATH')
+            continue
+        found[name] = dataclasses.replace(contests[name], sides=sides)
+    return found
 
 
 def main() -> None:
@@ -174,18 +206,22 @@ def main() -> None:
         contests = {name: Contest(**row) for name, row in yaml.safe_load(file).items()}
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('--out', type=pathlib.Path, required=True)
-    flags.add_argument('--only', nargs='+', choices=contests, default=list(contests), metavar='WORK')
+    flags.add_argument('--only', nargs='+', choices=contests, default=[], metavar='WORK')
+    flags.add_argument('--given', nargs='+', type=lambda pair: pair.split('=', 1), default=[], metavar='NAME=PATH')
     flags.add_argument('--peers', default=sys.executable, help='the interpreter of the peers\' environment')
     flags.add_argument('--rounds', type=int, default=5)
     flags.add_argument('--seconds', type=float, default=5, help='that a side works in a round, at least one unit')
     args = flags.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    interpreters, found = {'ours': sys.executable, 'peers': args.peers}, {}
-    for work in args.only:
-        found[work] = hold(contests[work], interpreters, args.rounds, args.seconds)
-        print(f'{work}: {found[work]["ratio"]:.2f} of {found[work]["best peer"]}; answers differ by at most '
-              f'{max(found[work]["differences"].values()):.1e}', flush=True)
-    (args.out / 'side_by_side.json').write_text(json.dumps(found, indent=1))
+    results = args.out / 'side_by_side.json'
+    found = json.loads(results.read_text()) if results.exists() else {}
+    asked = chosen(contests, args.only, {name: os.path.abspath(path) for name, path in args.given})
+    for work, contest in asked.items():
+        found[work] = result = hold(contest, {'ours': sys.executable, 'peers': args.peers}, args.rounds, args.seconds)
+        print(f'{work}: ' + ', '.join(f'{ratio:.2f} of {peer}' for peer, (ratio, *_) in result['ratios'].items())
+              + f'; answers differ by at most {max(result["differences"].values()):.1e}', flush=True)
+        results.write_text(json.dumps(found, indent=1))
+    found = {work: found[work] for work in contests if work in found}
     (args.out / 'side_by_side.md').write_text(markdown(contests, found) + '\n')
     draw(contests, found, str(args.out / 'side_by_side.png'))
     print(markdown(contests, found))

@@ -1,14 +1,15 @@
 """Beam search and greedy decoding over any step function, with a cache, compiled or not.
 
-A sentence whose best is found leaves its result alone from then on, so what a sentence gets does not depend on the
-others in its batch; when all are done the loop ends.
+What a sentence gets does not depend on the others in its batch: one whose best is found leaves its result alone from
+then on, and when all are done the loop ends.
 """
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 _NEVER = -1e9
+_ROOM = 16  # positions a search that packs has at first
 
 
 def length_penalty(length, alpha: float):
@@ -16,8 +17,26 @@ def length_penalty(length, alpha: float):
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
-def beam_search(step_fn: Callable, cache: Any, max_length: tf.Tensor, T, beam_size: int, alpha: float,
-                bos: int, eos: int) -> tuple[tf.Tensor, tf.Tensor]:
+class _State(NamedTuple):
+    """Of B sentences, K hypotheses each, with room for R positions.
+
+    `open_*` are the hypotheses that go on, best first, `ids` and `scores` the best that ended; `slots` [B, K, R] tells
+    where the cache holds what belongs to an open hypothesis at each position.
+    """
+    step: tf.Tensor
+    open_ids: tf.Tensor  # [B, K, R]
+    open_logp: tf.Tensor  # [B, K]
+    ids: tf.Tensor  # [B, K, R]
+    scores: tf.Tensor  # [B, K]
+    done: tf.Tensor  # [B]
+    max_length: tf.Tensor  # [B]
+    slots: tf.Tensor  # [B, K, R]
+    context: Any
+    cache: Any
+
+
+def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any], Any], max_length: tf.Tensor, T,
+                beam_size: int, alpha: float, bos: int, eos: int, pack: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds for every sentence the hypothesis of highest log P / length_penalty.
 
     A candidate that ends counts as finished only if it is among the `beam_size` best of its step, so that a beam of 1
@@ -25,58 +44,114 @@ def beam_search(step_fn: Callable, cache: Any, max_length: tf.Tensor, T, beam_si
     (its log P can only fall, its penalty is at most that of `max_length`), or at `max_length`; the best open hypothesis
     is then the answer where none has finished.
 
+    The cache is never put into another order: K slots a position are written where they are, and a hypothesis knows by
+    its `slots` which of them are its own.
+
     Args:
-      step_fn: (ids [B, K], step, cache) -> (logits [B, K, V], cache).
-      cache: nest of [B, K, ...] tensors.
+      step_fn: (ids [B, K], step, slots [B, K, R], context, cache) -> (logits [B, K, V], cache). At `step` hypothesis k
+        writes slot k, and what it may see at t <= step is slot slots[:, k, t].
+      context: nest of [B, ...] tensors that stay as they are.
+      cache: (cache or None, B, R) -> a cache with room for R positions, nest of [B, ...], holding what that one held.
       max_length: [B], tokens at most, the end symbol included.
       T: the longest of them that can occur, static under XLA.
+      pack: sentences that are done leave when they are half of those left, and room is made as hypotheses grow. Shapes
+        change in between, which XLA cannot compile.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
     B, K = tf.shape(max_length)[0], beam_size
-    worst = length_penalty(max_length, alpha)
-
-    def cond(step, open_ids, open_logp, ids, scores, done, cache):
-        return tf.logical_and(step < T, ~tf.reduce_all(done))
-
-    def body(step, open_ids, open_logp, ids, scores, done, cache):
-        last = tf.where(step > 0, tf.gather(open_ids, tf.maximum(step - 1, 0), axis=2), bos)
-        logits, new_cache = step_fn(last, step, cache)
-        V = logits.shape[-1]
-        logp = open_logp[..., None] + tf.nn.log_softmax(tf.cast(logits, tf.float32))  # [B, K, V]
-        # 2K candidates: even if K of them end, K open ones are left.
-        best, where = tf.math.top_k(tf.reshape(logp, [B, K * V]), 2 * K)
-        beam, token = where // V, where % V
-        here = tf.range(T) == step  # [T]
-        candidates = tf.where(here, token[..., None], tf.gather(open_ids, beam, batch_dims=1))  # [B, 2K, T]
-        ends = token == eos
-
-        ended = tf.where(ends & (tf.range(2 * K) < K), best / length_penalty(step + 1, alpha), _NEVER)
-        new_scores, which = tf.math.top_k(tf.concat([scores, ended], 1), K)
-        new_ids = tf.gather(tf.concat([ids, candidates], 1), which, batch_dims=1)
-
-        still, which = tf.math.top_k(tf.where(ends, _NEVER, best), K)
-        new_open = tf.gather(candidates, which, batch_dims=1)
-        parent = tf.gather(beam, which, batch_dims=1)  # [B, K]
-        new_cache = tf.nest.map_structure(lambda x: tf.gather(x, parent, batch_dims=1), new_cache)
-
-        keep = done[:, None]
-        open_logp, scores = tf.where(keep, open_logp, still), tf.where(keep, scores, new_scores)
-        open_ids = tf.where(keep[..., None], open_ids, new_open)
-        ids = tf.where(keep[..., None], ids, new_ids)
-        beaten = open_logp[:, 0] / worst <= scores[:, 0]
-        done = done | beaten | (step + 1 >= max_length)
-        return step + 1, open_ids, open_logp, ids, scores, done, new_cache
-
+    R = tf.minimum(_ROOM, T) if pack else T
     # All beams but the first start impossible: K equal hypotheses would stay K equal hypotheses.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
-    blank = tf.zeros([B, K, T], tf.int32)
-    state = (tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), tf.zeros([B], tf.bool), cache)
-    _, open_ids, open_logp, ids, scores, _, _ = tf.while_loop(cond, body, state)
-    finished = scores[:, 0] > _NEVER / 2
-    ids = tf.where(finished[:, None], ids[:, 0], open_ids[:, 0])
-    return ids, tf.where(finished, scores[:, 0], open_logp[:, 0] / worst)
+    blank = tf.zeros([B, K, R], tf.int32)
+    state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), max_length <= 0, max_length, blank,
+                   context, cache(None, B, R))
+
+    def search(state: _State, until: Callable) -> _State:
+        def body(*values):
+            return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos)
+        return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state))
+    if not pack:
+        state = search(state, lambda state: tf.logical_and(state.step < T, ~tf.reduce_all(state.done)))
+        return _answers(state, alpha)
+
+    def some_open(left, *_):
+        return tf.size(left) > 0
+
+    def go_on(left, ids, scores, *values):
+        """Until half have left or the room is used up; then writes down who is done and packs the others."""
+        state = search(_State(*values), lambda state: tf.logical_and(
+            state.step < tf.shape(state.slots)[2],
+            2 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(state.done)))
+        done = state.done | (state.step >= T)
+        found, score = _answers(state, alpha)
+        leaving, staying = tf.where(done)[:, 0], tf.where(~done)[:, 0]
+        rows = tf.gather(left, leaving)[:, None]
+        found = tf.pad(tf.gather(found, leaving), [[0, 0], [0, T - tf.shape(found)[1]]])
+        ids = tf.tensor_scatter_nd_update(ids, rows, found)
+        scores = tf.tensor_scatter_nd_update(scores, rows, tf.gather(score, leaving))
+        packed = tf.nest.map_structure(lambda x: tf.gather(x, staying), _State(0, *state[1:])._replace(step=done))
+        room = tf.shape(state.slots)[2]
+        more = tf.where(state.step < room, room, tf.minimum(2 * room, T))
+        wider = [[0, 0], [0, 0], [0, more - room]]
+        packed = packed._replace(step=state.step, cache=cache(packed.cache, tf.size(staying), more), **{
+            name: tf.pad(getattr(packed, name), wider) for name in ('open_ids', 'ids', 'slots')})
+        return tf.gather(left, staying), ids, scores, *packed
+    start = (tf.range(B), tf.zeros([B, T], tf.int32), tf.zeros([B]), *state)
+    shapes = tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), start)
+    _, ids, scores, *_ = tf.while_loop(some_open, go_on, start, shapes)
+    return ids, scores
+
+
+def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int) -> _State:
+    """One position more for every open hypothesis."""
+    step, B, R = state.step, tf.shape(state.done)[0], tf.shape(state.slots)[2]
+    here = tf.range(R) == step  # [R]
+    last = tf.where(step > 0, tf.gather(state.open_ids, tf.maximum(step - 1, 0), axis=2), bos)
+    slots = tf.where(here, tf.range(K)[:, None], state.slots)
+    logits, cache = step_fn(last, step, slots, state.context, state.cache)
+    logp, token = _best(tf.cast(logits, tf.float32), 2 * K)  # [B, K, 2K]
+    # 2K candidates of all: even if K of them end, K open ones are left.
+    best, where = tf.math.top_k(tf.reshape(state.open_logp[..., None] + logp, [B, -1]), 2 * K)
+    beam, token = where // tf.shape(logp)[2], tf.gather(tf.reshape(token, [B, -1]), where, batch_dims=1)
+    candidates = tf.where(here, token[..., None], tf.gather(state.open_ids, beam, batch_dims=1))  # [B, 2K, R]
+    ends = token == eos
+
+    ended = tf.where(ends & (tf.range(2 * K) < K), best / length_penalty(step + 1, alpha), _NEVER)
+    scores, which = tf.math.top_k(tf.concat([state.scores, ended], 1), K)
+    ids = tf.gather(tf.concat([state.ids, candidates], 1), which, batch_dims=1)
+
+    open_logp, which = tf.math.top_k(tf.where(ends, _NEVER, best), K)
+    open_ids = tf.gather(candidates, which, batch_dims=1)
+    slots = tf.gather(slots, tf.gather(beam, which, batch_dims=1), batch_dims=1)
+
+    keep = state.done[:, None]
+    open_logp, scores = tf.where(keep, state.open_logp, open_logp), tf.where(keep, state.scores, scores)
+    open_ids = tf.where(keep[..., None], state.open_ids, open_ids)
+    ids = tf.where(keep[..., None], state.ids, ids)
+    beaten = open_logp[:, 0] / length_penalty(state.max_length, alpha) <= scores[:, 0]
+    done = state.done | beaten | (step + 1 >= state.max_length)
+    return _State(step + 1, open_ids, open_logp, ids, scores, done, state.max_length, slots, state.context, cache)
+
+
+def _best(logits, n: int):
+    """The n most probable of [..., V], or all V, best first: their log probabilities and ids.
+
+    log p = z - log sum exp z, the sum taken from the largest, whose p is at least 1 / V: one pass in place of the four
+    of a log-softmax.
+    """
+    z, ids = tf.math.top_k(logits, min(n, logits.shape[-1]))
+    p = tf.gather(tf.nn.softmax(logits), ids[..., :1], batch_dims=len(logits.shape) - 1)
+    return z - z[..., :1] + tf.math.log(p), ids
+
+
+def _answers(state: _State, alpha: float):
+    """The best finished hypothesis, or else the best open one: ids [B, R] and scores [B]."""
+    finished = state.scores[:, 0] > _NEVER / 2
+    ids = tf.where(finished[:, None], state.ids[:, 0], state.open_ids[:, 0])
+    open_score = state.open_logp[:, 0] / length_penalty(state.max_length, alpha)
+    return ids, tf.where(finished, state.scores[:, 0], open_score)
 
 
 def greedy(logits_fn: Callable, inputs: tf.Tensor, max_length: int, eos: int) -> tf.Tensor:

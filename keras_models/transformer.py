@@ -261,21 +261,19 @@ class Stacks:
         """The decoder's view of the source, one (K, V) a layer: computed once a sentence."""
         return [self.keys_values(f'decoder/{n}/source_attention', z) for n in range(self.config.N)]
 
-    def decoder(self, y, self_attention: Callable, source: list[tuple], mask):
+    def decoder(self, y, self_attention: Callable, source_attention: Callable):
         """Embedded targets -> vectors before the softmax layer.
 
         Args:
           y: [B, L, d_model].
-          self_attention: (layer number, name, x) -> masked self-attention; with or without a cache.
-          source: `source_keys_values`.
-          mask: `source_mask` of the inputs.
+          self_attention, source_attention: (layer number, name, x) -> masked attention; with or without a cache.
         """
         for n in range(self.config.N):
             name = f'decoder/{n}'
             y = self._sublayer(f'{name}/self_attention', y, lambda x, n=n, name=f'{name}/self_attention':
                                self_attention(n, name, x))
             y = self._sublayer(f'{name}/source_attention', y, lambda x, n=n, name=f'{name}/source_attention':
-                               self.multi_head(name, x, source[n][0], source[n][1], mask))
+                               source_attention(n, name, x))
             y = self._sublayer(f'{name}/ffn', y, lambda x, name=f'{name}/ffn': self._ffn(name, x))
         return self._end('decoder', y)
 
@@ -288,8 +286,11 @@ class Stacks:
 
         def self_attention(_, name, x):
             return self.multi_head(name, x, *self.keys_values(name, x), causal)
-        y = self.decoder(self.embed('decoder', before, pos), self_attention,
-                         self.source_keys_values(self.encoder(inputs)), source_mask(inputs))
+        source, mask = self.source_keys_values(self.encoder(inputs)), source_mask(inputs)
+
+        def source_attention(n, name, x):
+            return self.multi_head(name, x, *source[n], mask)
+        y = self.decoder(self.embed('decoder', before, pos), self_attention, source_attention)
         return self.layers['embedding'](y, to='logits')
 
 

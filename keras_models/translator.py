@@ -20,11 +20,12 @@ class Translator:
         self.stacks = Stacks({layer.name: layer for layer in nets['transformer'].layers}, config)
         self.config, self.inference = config, inference
 
-    def __call__(self, inputs):
+    def __call__(self, inputs, pack: bool = False):
         """Beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
 
         Args:
           inputs: [B, S] ids ending in EOS, padded.
+          pack: as `decoding.beam_search` has it; for what XLA does not compile.
 
         Returns:
           ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
@@ -32,38 +33,58 @@ class Translator:
         c = self.inference
         lengths = tf.reduce_sum(tf.cast(inputs != PAD, tf.int32), 1)
         S = inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]
-        T = S + c.extra_length
-        source = self.stacks.source_keys_values(self.stacks.encoder(inputs))
-        mask = source_mask(inputs)
+        source = [tuple(tf.transpose(x, [0, 2, 1, 3]) for x in pair)  # [B, h, S, d_k], as products want them
+                  for pair in self.stacks.source_keys_values(self.stacks.encoder(inputs))]
         return decoding.beam_search(
-            lambda ids, step, cache: self._step(source, mask, ids, step, cache),
-            self._empty_cache(tf.shape(inputs)[0], T), lengths + c.extra_length, T, c.beam_size, c.alpha, BOS, EOS)
+            self._step, (source, source_mask(inputs)), self._cache, lengths + c.extra_length, S + c.extra_length,
+            c.beam_size, c.alpha, BOS, EOS, pack)
 
-    def _empty_cache(self, batch, T) -> list:
+    def _cache(self, cache, batch, room) -> list:
+        """Keys and values of every layer's self-attention, [B, h, R, K, d]: nothing yet, or those of `cache`."""
         c, K = self.config, self.inference.beam_size
-        return [tuple(tf.zeros([batch, K, T, c.h, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
+        if cache is None:
+            return [tuple(tf.zeros([batch, c.h, room, K, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
+        return tf.nest.map_structure(
+            lambda x: tf.pad(x, [[0, 0], [0, 0], [0, room - tf.shape(x)[2]], [0, 0], [0, 0]]), cache)
 
-    def _step(self, source, mask, ids, step, cache):
+    def _step(self, ids, step, slots, context, cache):
         """One position for every beam: [B, K] ids at `step` -> [B, K, vocab_size] logits and the longer cache.
 
-        The K beams of a sentence are K query positions to the source, so its keys and values are never copied. Only
-        self-attention tells beams apart: each has its own keys and values, [B, K, T, h, d].
+        The K beams of a sentence are K query positions, to the source and to the K slots of every position alike: so
+        neither is copied when beams change places. A mask leaves each beam the slots that are its own.
         """
+        c, (source, mask) = self.config, context
         stacks, longer = self.stacks, []
-        T = tf.shape(cache[0][0])[2]
-        here = (tf.range(T) == step)[:, None, None]  # [T, 1, 1]
-        seen = tf.range(T) <= step
+        B, K, R = tf.shape(slots)[0], self.inference.beam_size, tf.shape(slots)[2]
+        own = (slots[..., None] == tf.range(K)) & (tf.range(R) <= step)[:, None]  # [B, K, R, K]
+        own = tf.reshape(own, [B, 1, K, R * K])
+
+        def heads(name, x, k, v, mask):
+            """x [B, K, d_model] against k, v [B, h, M, d]: `Stacks.multi_head`, its keys in another order."""
+            q = tf.transpose(stacks.layers[f'{name}/W_Q'](x), [0, 2, 1, 3])  # [B, h, K, d_k]
+            z = tf.matmul(q, k, transpose_b=True) * c.d_k ** -0.5
+            weights = tf.nn.softmax(z + tf.where(mask, 0.0, -1e9))
+            return stacks.layers[f'{name}/W_O'](tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]))
 
         def self_attention(n, name, x):
-            k, v = (tf.where(here, new[:, :, None], old)
-                    for new, old in zip(stacks.keys_values(name, x), cache[n]))
-            longer.append((k, v))
-            q = stacks.layers[f'{name}/W_Q'](x)  # [B, K, h, d_k]
-            z = tf.einsum('bqhk,bqthk->bqht', q, k) * self.config.d_k ** -0.5
-            weights = tf.nn.softmax(tf.where(seen, z, -1e9))
-            return stacks.layers[f'{name}/W_O'](tf.einsum('bqht,bqthv->bqhv', weights, v))
-        y = stacks.decoder(stacks.embed('decoder', ids, step[None]), self_attention, source, mask)
+            new = [tf.transpose(each, [0, 2, 1, 3]) for each in stacks.keys_values(name, x)]  # [B, h, K, d]
+            longer.append(tuple(_written(old, step, each) for old, each in zip(cache[n], new)))
+            k, v = (tf.reshape(each, [B, c.h, R * K, d]) for each, d in zip(longer[-1], (c.d_k, c.d_v)))
+            return heads(name, x, k, v, own)
+
+        def source_attention(n, name, x):
+            return heads(name, x, *source[n], mask)
+        y = stacks.decoder(stacks.embed('decoder', ids, step[None]), self_attention, source_attention)
         return stacks.layers['embedding'](y, to='logits'), longer
+
+
+def _written(cache, step, new):
+    """`cache` [B, h, R, K, d] with `new` [B, h, K, d] at position `step`."""
+    shape = tf.shape(cache)
+    B, h, R = shape[0], shape[1], shape[2]
+    rows = tf.reshape(cache, [B * h * R, -1])
+    rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * R + step)[:, None], tf.reshape(new, [B * h, -1]))
+    return tf.reshape(rows, shape)
 
 
 class Translation(tf.Module):
@@ -73,7 +94,8 @@ class Translation(tf.Module):
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n].
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
 
-    Functions, for callers that batch by themselves: `encode`, `decode` (compiled by XLA if `jit`), `text`.
+    Functions, for callers that batch by themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the
+    same in shapes that XLA can compile, and `text`.
     `truncated` is true where a line had more than `max_input_length` subwords and only its beginning was translated;
     `predict` below translates such lines in parts. An empty line stays empty.
     """
@@ -81,8 +103,9 @@ class Translation(tf.Module):
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer,
                  jit: bool = False):
         super().__init__()
-        self.decode = tf.function(self._decode, input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')],
-                                  jit_compile=jit or None)
+        ids = tf.TensorSpec([None, None], tf.int32, 'ids')
+        self.decode_fixed = tf.function(self._decode, input_signature=[ids], jit_compile=jit or None)
+        self.decode = self.decode_fixed if jit else tf.function(lambda ids: self._decode(ids, pack=True), [ids])
         self.nets = by_name(nets)
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
         self._translator = Translator(nets, config, inference)
@@ -99,9 +122,9 @@ class Translation(tf.Module):
         cut = tf.concat([ids[:, :self._max_input_length - 1], tf.fill([tf.shape(text)[0], 1], EOS)], 1)
         return {'ids': _choose(truncated, cut, ids).to_tensor(PAD), 'truncated': truncated}
 
-    def _decode(self, ids):
-        """Ids [n, S] -> the best hypothesis' ids [n, S + extra_length] and score [n]. Has static shapes, if S has."""
-        best, score = self._translator(ids)
+    def _decode(self, ids, pack: bool = False):
+        """Ids [n, S] -> the best hypothesis' ids [n, S + extra_length] and score [n]."""
+        best, score = self._translator(ids, pack)
         return {'ids': best, 'score': score}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, 'ids')])
@@ -131,19 +154,20 @@ def _choose(condition, ragged_true, ragged_false):
 def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False) -> list[dict]:
     """Translates lines with a loaded SavedModel, in order.
 
-    Lines of like length go together, batches have 1, 8 or `batch_size` rows and a length that is a multiple of 16:
-    few shapes to compile. A line longer than the model takes is cut at the blank nearest its middle until it fits.
+    Lines of like length go together. A line longer than the model takes is cut at the blank nearest its middle until it
+    fits.
 
     Args:
       model: what `tf.saved_model.load` gives for an exported `Translation`.
       lines: text without line ends.
-      jit: compile decoding by XLA.
+      jit: compile decoding by XLA. A new shape is compiled anew, so batches then have 1, 8 or `batch_size` rows and a
+        length that is a multiple of 16.
 
     Returns:
       A dict a line: `answers`, the one translation, `score` (of a line in parts: their sum) and `parts`.
     """
     if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
-        model.compiled = tf.function(lambda ids: model.decode(ids), jit_compile=True)
+        model.compiled = tf.function(lambda ids: model.decode_fixed(ids), jit_compile=True)
     decode = model.compiled if jit else model.decode
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
@@ -165,7 +189,7 @@ def predict(model, lines: Sequence[str], batch_size: int = 64, jit: bool = False
                     rows.append(row)
             if rows:
                 fits, ids = [batch[row] for row in rows], tf.constant(ids[rows])
-                decoded = decode(_pad(ids, batch_size))
+                decoded = decode(_pad(ids, batch_size) if jit else ids)
                 texts = model.text(decoded['ids'])['text'].numpy()
                 done += [(number, part, text.decode(), float(score))
                          for (number, part, _), text, score in zip(fits, texts, decoded['score'].numpy())]

@@ -84,7 +84,8 @@ def run(model, inputs: list, batch_size: int = 64, jit: bool = False) -> list[di
     name = model.description['model_module']
     if not re.fullmatch(r'keras_models(\.\w+)+', name):
         raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
-    return importlib.import_module(name).predict(model, inputs, batch_size, jit)
+    compiled = jit or model.description['config']['export']['jit']
+    return importlib.import_module(name).predict(model, inputs, batch_size, compiled)
 
 
 def main(argv=None) -> None:

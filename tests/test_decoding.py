@@ -26,10 +26,10 @@ def model(request):
     return nets, config
 
 
-def translate(model, inputs=INPUTS, jit=None, **values):
+def translate(model, inputs=INPUTS, jit=None, pack=False, **values):
     nets, config = model
     translator = Translator(nets, config, dataclasses.replace(INFERENCE, **values))
-    ids, scores = tf.function(translator, jit_compile=jit)(inputs)
+    ids, scores = tf.function(lambda inputs: translator(inputs, pack), jit_compile=jit)(inputs)
     return ids.numpy(), scores.numpy()
 
 
@@ -44,14 +44,15 @@ def uncached(model, inputs, beam_size, alpha):
     T = inputs.shape[1] + INFERENCE.extra_length
     lengths = tf.reduce_sum(tf.cast(inputs != 0, tf.int32), 1)
 
-    def step_fn(last, step, ids):  # the "cache" is the tokens so far
-        B, K = ids.shape[:2]
+    def step_fn(last, step, slots, inputs, ids):  # the "cache" is the tokens so far
+        B, K = last.shape
         ids = tf.concat([ids[:, :, :step], last[:, :, None], ids[:, :, step + 1:]], 2)
-        targets = tf.concat([ids[:, :, 1:], tf.zeros([B, K, 1], tf.int32)], 2)
+        own = tf.gather(tf.transpose(ids, [0, 2, 1]), tf.transpose(slots, [0, 2, 1]), batch_dims=2)
+        targets = tf.concat([tf.transpose(own, [0, 2, 1])[:, :, 1:], tf.zeros([B, K, 1], tf.int32)], 2)
         targets = tf.reshape(targets, [B * K, T])
         logits = nets['transformer']([tf.repeat(inputs, K, 0), targets, tf.zeros([2], tf.int32)])
         return tf.reshape(logits[:, int(step)], [B, K, -1]), ids
-    return decoding.beam_search(step_fn, tf.zeros([inputs.shape[0], beam_size, T], tf.int32),
+    return decoding.beam_search(step_fn, inputs, lambda _, B, R: tf.zeros([B, beam_size, R], tf.int32),
                                 lengths + INFERENCE.extra_length, T, beam_size, alpha, BOS, EOS)
 
 
@@ -84,10 +85,26 @@ def test_a_batch_of_mixed_lengths_equals_one_by_one(model):
         np.testing.assert_allclose(score[0], scores[i], atol=1e-4)
 
 
-def test_compiled_equals_not_compiled(model):
-    for (ids, scores), (compiled, compiled_scores) in [(translate(model), translate(model, jit=True))]:
-        np.testing.assert_array_equal(ids, compiled)
-        np.testing.assert_allclose(scores, compiled_scores, atol=1e-4)
+@pytest.mark.parametrize('other', [{'jit': True}, {'pack': True}])
+def test_compiled_and_packed_change_nothing(model, other):
+    ids, scores = translate(model)
+    others, other_scores = translate(model, **other)
+    np.testing.assert_array_equal(ids, others)
+    np.testing.assert_allclose(scores, other_scores, atol=1e-4)
+
+
+def test_packing_survives_room_made_often_and_sentences_leaving_at_any_time(model):
+    """40 sentences of 1 to 20 tokens and up to 20 more: room for 16, 32 and 40 positions, of 40 rows to none."""
+    draw = np.random.default_rng(7)
+    inputs = np.zeros([40, 20], np.int32)
+    for row in inputs:
+        n = draw.integers(1, 21)
+        row[:n] = [*draw.integers(3, 30, n - 1), EOS]
+    ids, scores = translate(model, tf.constant(inputs), extra_length=20)
+    packed, packed_scores = translate(model, tf.constant(inputs), pack=True, extra_length=20)
+    np.testing.assert_array_equal(ids, packed)
+    np.testing.assert_allclose(scores, packed_scores, atol=1e-4)
+    assert len({len(sentence(row)) for row in ids}) > 10
 
 
 def test_no_answer_is_longer_than_allowed(model):
@@ -96,11 +113,15 @@ def test_no_answer_is_longer_than_allowed(model):
     assert all(len(sentence(row)) <= n + 2 for row, n in zip(ids, lengths))
 
 
+def no_cache(cache, B, R):
+    return ()
+
+
 def markov(V, seed):
     """A 'model' whose next-token scores depend on the last token only, so that all sentences can be listed."""
     table = tf.constant(np.random.default_rng(seed).normal(0, 1.5, (V, V)), tf.float32)
 
-    def step_fn(ids, step, cache):
+    def step_fn(ids, step, slots, context, cache):
         return tf.gather(table, ids), cache
     return table, step_fn
 
@@ -117,7 +138,7 @@ def test_a_wide_beam_finds_the_best_sentence_there_is(alpha, seed):
             path = [BOS, *words, EOS]
             score = sum(logp[a, b] for a, b in zip(path, path[1:])) / decoding.length_penalty(n, alpha)
             best = max(best, (float(score), path[1:]))
-    ids, scores = decoding.beam_search(step_fn, [tf.zeros([1, 128, 1])], tf.constant([T]), T, 128, alpha, BOS, EOS)
+    ids, scores = decoding.beam_search(step_fn, (), no_cache, tf.constant([T]), T, 128, alpha, BOS, EOS)
     assert sentence(ids.numpy()[0]) == best[1]
     assert float(scores[0]) == pytest.approx(best[0], abs=1e-4)
 
@@ -130,8 +151,8 @@ def test_length_penalty_is_wus():
 def test_the_loop_ends_when_all_sentences_are_done():
     steps = tf.Variable(0)
 
-    def step_fn(ids, step, cache):
+    def step_fn(ids, step, slots, context, cache):
         steps.assign_add(1)
         return tf.tile(tf.one_hot([EOS], 6)[:, None] * 50, [2, 4, 1]), cache
-    decoding.beam_search(step_fn, [tf.zeros([2, 4, 1])], tf.constant([40, 40]), 40, 4, 0.6, BOS, EOS)
+    decoding.beam_search(step_fn, (), no_cache, tf.constant([40, 40]), 40, 4, 0.6, BOS, EOS)
     assert int(steps) == 1

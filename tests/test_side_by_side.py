@@ -1,4 +1,5 @@
 """The runner of benchmarks, on sides whose rates and answers are known."""
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -32,18 +33,20 @@ def contest(tmp_path):
     script.write_text(SIDE.format(sides=str(BENCHMARKS / 'sides')))
     return side_by_side.Contest('naps', {'ours': f'{script} work seconds=0.02 answer=1.0',
                                          'slow': f'{script} work seconds=0.08 answer=1.5',
-                                         'slower': f'{script} work seconds=0.1 answer=1.0'}, reach=3, flops=1e9)
+                                         'slower': f'{script} work seconds=0.1 answer=1.0'},
+                                reach={'slow': 3, 'slower': 6}, flops=1e9)
 
 
-def test_the_best_peer_is_who_counts_and_answers_are_compared(contest, tmp_path, monkeypatch):
+def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side, 'DISTURBED', 1.1)
     found = side_by_side.hold(contest, {'ours': sys.executable, 'peers': sys.executable}, rounds=3, seconds=0.4)
-    assert found['best peer'] == 'slow' and found['ratio'] == pytest.approx(4, rel=0.25)
-    assert found['spread'][0] <= found['ratio'] <= found['spread'][1] and len(found['rounds']) == 3
+    assert found['ratios']['slow'][0] == pytest.approx(4, rel=0.25)
+    assert found['ratios']['slower'][0] == pytest.approx(5, rel=0.25) and len(found['rounds']) == 3
+    assert all(least <= ratio <= most for ratio, least, most in found['ratios'].values())
     assert found['sides']['ours']['rate'] == pytest.approx(150, rel=0.25)
     assert found['differences'] == {'slow': 0.5, 'slower': 0}
     table = side_by_side.markdown({'naps': contest}, {'naps': found})
-    assert table.count('\n') == 4 and '| 3 | 3, 0 dropped |' in table
+    assert table.count('\n') == 4 and '3, 0 dropped' in table and '| 6 | |' in table
     side_by_side.draw({'naps': contest}, {'naps': found}, str(tmp_path / 'naps.png'))
     assert (tmp_path / 'naps.png').read_bytes().startswith(b'\x89PNG')
 
@@ -68,9 +71,18 @@ def test_a_side_that_ends_is_named(tmp_path):
         side.say()
 
 
-@pytest.mark.parametrize('other, far', [({'a': [1.0, 2.5]}, 0.5), ({'b': [1.0, 2.0]}, np.inf), ({'a': [1.0]}, np.inf)])
+def test_work_on_files_that_are_not_given_is_left_out(contest, capsys):
+    needy = dataclasses.replace(contest, sides={name: f'{side} text={{text}}' for name, side in contest.sides.items()})
+    assert [*side_by_side.chosen({'naps': contest, 'reads': needy}, [], {})] == ['naps']
+    assert 'reads: left out; it needs --given text=PATH' in capsys.readouterr().out
+    [found] = side_by_side.chosen({'naps': contest, 'reads': needy}, ['reads'], {'text': '/lines'}).values()
+    assert found.sides['ours'].endswith('answer=1.0 text=/lines') and contest.sides['ours'].endswith('answer=1.0')
+
+
+@pytest.mark.parametrize('other, far', [({'a': [1.0, 2.5]}, 0.5), ({'b': [1.0, 2.0]}, np.inf), ({'a': [1.0]}, np.inf),
+                                        ({'a': ['one', 'two', 'no', 'four']}, 0.25)])
 def test_answers_of_other_names_or_shapes_are_no_answers(tmp_path, other, far):
     paths = [tmp_path / 'one.npz', tmp_path / 'other.npz']
-    np.savez(paths[0], a=[1.0, 2.0])
+    np.savez(paths[0], a=['one', 'two', 'three', 'four'] if far == 0.25 else [1.0, 2.0])
     np.savez(paths[1], **other)
     assert side_by_side.differences(paths) == [far]

@@ -20,6 +20,13 @@ class Work(NamedTuple):
     once: Callable[[], int]
 
 
+def _value(text: str):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def serve(works: dict[str, Callable[..., Work]]) -> None:
     """Speaks the runner's language on standard input and output, for the work named on the command line.
 
@@ -28,7 +35,7 @@ def serve(works: dict[str, Callable[..., Work]]) -> None:
     """
     name, answer, *given = sys.argv[1:]
     said, sys.stdout = sys.stdout, sys.stderr  # what libraries print is not for the runner
-    work = works[name](**{key: json.loads(value) for key, value in (pair.split('=', 1) for pair in given)})
+    work = works[name](**{key: _value(value) for key, value in (pair.split('=', 1) for pair in given)})
     np.savez(answer, **work.answer)
     work.once()
     print(json.dumps({'ready': name}), file=said, flush=True)

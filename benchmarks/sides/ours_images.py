@@ -1,0 +1,44 @@
+"""Our image classifiers."""
+import inputs
+import numpy as np
+import side
+import tensorflow as tf
+import trained
+
+from keras_models import classification
+from pipelines import config
+
+CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 'prelu_a_imagenet'}
+KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
+
+
+def forward(net: str, batch: int, jit: bool = False) -> side.Work:
+    """Scores of pictures, as `predict` has them."""
+    resolved = config.load(CONFIGS[net], KEYS)
+    [model] = classification.build(resolved.model).values()
+    model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
+    images = tf.constant(inputs.pictures(batch, 224))
+    scores = tf.function(lambda images: model([images, trained.FIRST], training=False), jit_compile=jit or None)
+
+    def once():
+        scores(images).numpy()
+        return batch
+    return side.Work({'scores': scores(images).numpy()}, once)
+
+
+def step(net: str, batch: int, jit: bool = False) -> side.Work:
+    """A training step; nothing is dropped, as every library draws in its own way."""
+    trainer = trained.Trained(CONFIGS[net], *KEYS, f'train.jit={str(jit).lower()}',
+                              'model.learning_rate=1e-4')  # lest losses of random networks grow without bound
+    trainer.net.set_weights(inputs.weights([weight.shape for weight in trainer.net.weights]))
+    given = {'image': tf.constant(inputs.pictures(batch, 224)), 'label': tf.constant(inputs.labels(batch))}
+    found = [trainer.step(given), trainer.step(given)]
+
+    def once():
+        trainer.step(given)
+        return batch
+    return side.Work({'losses': np.array(found)}, once)
+
+
+if __name__ == '__main__':
+    side.serve({'forward': forward, 'step': step})

@@ -1,0 +1,97 @@
+"""VITON-HD, ours."""
+import functools
+
+import inputs_tryon
+import side
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models.viton import chain, official_weights, try_on
+
+
+def names(net: keras.Model) -> dict[str, tf.Variable]:
+    """The peers' name of every variable."""
+    if net.name in official_weights.NETS:
+        return official_weights.names(net.name, net)
+    return {variable.name.split(':')[0].removeprefix('scale').replace('/', '.').replace('kernel', 'weight'): variable
+            for variable in net.variables}
+
+
+def fill(net: keras.Model) -> None:
+    """Gives a network the weights all sides have."""
+    variables = names(net)
+    weights = inputs_tryon.weights({  # [height, width, maps, kernels] is [kernels, maps, height, width] there
+        name: (*variable.shape[:-3:-1], *variable.shape[:-2]) for name, variable in variables.items()})
+    if net.name in official_weights.NETS:
+        official_weights.assign(net.name, net, weights)
+    else:
+        for name, variable in variables.items():
+            value = weights[name]
+            variable.assign(value.transpose(2, 3, 1, 0) if value.ndim > 1 else value)
+
+
+def pairs(batch: int, size: list[int]) -> dict[str, tf.Tensor]:
+    """Persons and garments; what the segmentation generator draws is from now on what all sides have."""
+    noise = tf.constant(inputs_tryon.noise(batch))
+    chain.noise = lambda seed, shape: noise
+    return {name: tf.constant(value) for name, value in inputs_tryon.pairs(batch, size).items()}
+
+
+def viton_hd_forward(size: list[int]) -> side.Work:
+    """Figure 3, as it is served."""
+    config = try_on.Config(preset='official', size=size)
+    nets, given = try_on.build(config), pairs(1, size)
+    for net in nets.values():
+        fill(net)
+    made = tf.function(lambda given: chain.try_on(nets, config, given, tf.constant([1, 0])), autograph=False)
+
+    def once():
+        made(given)['image'].numpy()
+        return 1
+    found = {name: value.numpy() for name, value in made(given).items()}
+    return side.Work({'parse': found['parse'].mean((0, 1, 2)), 'warped': inputs_tryon.blocks(found['warped']),
+                      'image': inputs_tryon.blocks(found['image'])}, once)
+
+
+def step(generator: str, batch: int) -> side.Work:
+    """A step of training as the trainer makes it: forward, backward, updates. The answer is without dropout."""
+    config = try_on.Config(preset='official', size=[*inputs_tryon.LOW], learn=[generator])
+    nets = try_on.build(config) | try_on.discriminators(config)
+    given = pairs(batch, config.size) | {'real': tf.ones([batch])}
+    optimizers = try_on.optimizers(config)
+    for name, net in nets.items():
+        fill(net)
+        optimizers[name].build(net.trainable_variables)
+
+    def learn(given, training):
+        """Losses and gradients by network."""
+        seed = tf.stack([1, tf.cast(optimizers[generator].iterations, tf.int32)])
+        with tf.GradientTape(persistent=True) as tape:
+            losses = try_on.loss_fn(nets, given, seed, training, config)[0]
+            means = {name: total / rows for name, (total, rows) in losses.items()}
+        return means, {name: tape.gradient(means[name], net.trainable_variables) for name, net in nets.items()}
+
+    @functools.partial(tf.function, autograph=False)
+    def update(given):
+        losses, gradients = learn(given, training=True)
+        for name, net in nets.items():
+            optimizers[name].apply_gradients(zip(gradients[name], net.trainable_variables))
+        return losses[generator]
+
+    def once():
+        update(given).numpy()
+        return batch
+    # Without `training` there is no dropout; the other network has none, but statistics of the batch.
+    losses, gradients = tf.function(learn, autograph=False)(given, training=generator == 'geometric_matching')
+    found = {id(variable): gradient for name, net in nets.items()
+             for variable, gradient in zip(net.trainable_variables, gradients[name])}
+    kernels = names(nets[generator])
+    return side.Work({f'loss of {name}': loss.numpy() for name, loss in losses.items()} |
+                     {name: tf.norm(found[id(kernels[name])]).numpy() for name in inputs_tryon.WATCHED[generator]},
+                     once)
+
+
+if __name__ == '__main__':
+    side.serve({'viton_hd_forward': viton_hd_forward,
+                'geometric_step': functools.partial(step, 'geometric_matching'),
+                'segmentation_step': functools.partial(step, 'segmentation')})

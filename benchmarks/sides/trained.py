@@ -1,0 +1,53 @@
+"""Our trainer on batches it is handed: what `python -m pipelines.train` runs a step, without data or loop."""
+import tempfile
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import records
+from pipelines import config, precision, strategy, trainer
+
+FIRST = tf.constant([0, 0])  # a seed; nothing is drawn by it where dropout is 0
+
+
+class Trained(trainer.Trainer):
+    """The trainer of a shipped configuration with one network, `net`, on one device.
+
+    Args:
+      name: of the configuration.
+      overrides: `section.key=value` strings.
+    """
+
+    def __init__(self, name: str, *overrides: str):
+        resolved = config.load(name, ['train.strategy=one_device', *overrides])
+        jit = bool(resolved.train.jit) and resolved.train.jit != 'auto'
+        with mock.patch.object(records, 'read_manifest', return_value={}), tempfile.TemporaryDirectory() as folder:
+            super().__init__(resolved, strategy.make(resolved.train), folder, jit)
+        [self.net] = self.nets.values()
+
+    def _dataset(self, split: str):
+        return None
+
+    def loss(self, batch: dict[str, tf.Tensor]) -> float:
+        """Of a batch, nothing being dropped."""
+        losses, _ = self.model.loss_fn(self.nets, batch, FIRST, False, self.config.model)
+        [(total, normaliser)] = losses.values()
+        return float(total / normaliser)
+
+    def gradient_norms(self, batch: dict[str, tf.Tensor], *which: str) -> list[float]:
+        """Of the mean loss, by the variables named, nothing being dropped."""
+        with tf.GradientTape() as tape:
+            losses, _ = self.model.loss_fn(self.nets, batch, FIRST, False, self.config.model)
+            [(total, normaliser)] = losses.values()
+            mean = total / normaliser
+        variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
+        return [float(tf.norm(tf.convert_to_tensor(gradient)))
+                for gradient in tape.gradient(mean, [variables[name] for name in which])]
+
+    def step(self, batch: dict[str, tf.Tensor]) -> float:
+        """Updates the network; returns the loss."""
+        with precision.rewriting(self.config.train.precision, self.whole):
+            found = self._train(batch)
+        [loss] = [pair for name, pair in found.items() if name.startswith('loss/')]
+        return float(np.divide(*loss))
