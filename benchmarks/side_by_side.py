@@ -54,7 +54,7 @@ class Contest:
     tolerance: float = 1e-3
 
     def __post_init__(self):
-        self.flops = float(self.flops)
+        self.flops, self.tolerance = float(self.flops), float(self.tolerance)  # YAML reads 1e-3 as text
         assert [*self.sides][1:] == [*self.reach], 'a reach for every peer'
 
 

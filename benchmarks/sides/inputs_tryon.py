@@ -47,7 +47,7 @@ def weights(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
     """A state dict in the layout of torch: kernels [kernels, maps, height, width] of variance 2 / fan-in (He et al.
     2015), the last layer of the spline's smaller ones; biases and means of small numbers, scales and variances near 1.
     """
-    found = {name: _tensor(name, shape).astype(np.float32) for name, shape in shapes.items()}
+    found = {name: _tensor(name, shape) for name, shape in shapes.items()}
     for name in [name for name in shapes if name.endswith('weight_orig')]:
         layer = name.removesuffix('orig')
         found[f'{layer}u'], found[f'{layer}v'] = _of_power(name, found[name])

@@ -39,13 +39,13 @@ def filled(network: nn.Module) -> nn.Module:
 
 
 def segmentation(networks: types.ModuleType) -> nn.Module:
-    return filled(networks.SegGenerator(options([1024, 768]), inputs_tryon.CLASSES + 8, inputs_tryon.CLASSES))
+    return filled(networks.SegGenerator(options(inputs_tryon.LOW), inputs_tryon.CLASSES + 8, inputs_tryon.CLASSES))
 
 
 def matching(networks: types.ModuleType, size: list[int]) -> nn.Module:
     """The geometric matching module, for garments of a size."""
-    network = networks.GMM(options([1024, 768]), 7, 3)  # of which it knows that its maps are 16 x 12
-    del network.gridGen  # no layout but its own would do for it
+    network = networks.GMM(options([1024, 768]), 7, 3)  # that size over 64 is its correlation's
+    del network.gridGen  # whose constants have no layout of channels last
     filled(network).gridGen = networks.TpsGridGen(options(size))
     return network
 
