@@ -114,7 +114,7 @@ def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
         import tensorflow as tf
         tokenize = tf.function(Tokenizer(model).tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
         return lambda lines: tokenize(tf.constant(lines, tf.string)).to_list()
-    return lambda lines: [ids + [EOS] for ids in processor(model).encode(lines)]
+    return lambda lines: processor(model).encode(lines, add_eos=True)
 
 
 class Tokenizer:

@@ -330,7 +330,7 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
     """Section 5.3."""
     rate = rules.InverseSquareRoot(config.d_model, config.warmup_steps, config.learning_rate_factor)
-    return {'transformer': keras.optimizers.Adam(rate, config.beta_1, config.beta_2, config.epsilon)}
+    return {'transformer': rules.Adam(rate, config.beta_1, config.beta_2, config.epsilon)}
 
 
 def parameters(config: Config) -> int:

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 
 BENCHMARKS = pathlib.Path(__file__).parent.parent / 'benchmarks'
 sys.path.insert(0, str(BENCHMARKS))
@@ -86,3 +87,13 @@ def test_answers_of_other_names_or_shapes_are_no_answers(tmp_path, other, far):
     np.savez(paths[0], a=['one', 'two', 'three', 'four'] if far == 0.25 else [1.0, 2.0])
     np.savez(paths[1], **other)
     assert side_by_side.differences(paths) == [far]
+
+
+def test_every_contest_names_work_there_is():
+    contests = {name: side_by_side.Contest(**row) for name, row in
+                yaml.safe_load((BENCHMARKS / 'contests.yaml').read_text()).items()}
+    commands = [command.split() for contest in contests.values() for command in contest.sides.values()]
+    assert len(commands) > 20
+    for script, work, *values in commands:
+        assert f"'{work}': " in (BENCHMARKS / 'sides' / script).read_text().split('side.serve')[1]
+        assert all('=' in value for value in values)

@@ -23,7 +23,7 @@ def prepared(path: str) -> bytes:
     size, short = pixels.shape[:2], min(pixels.shape[:2])
     if short <= SHORTER_SIDE:
         return content
-    height, width = ((2 * SHORTER_SIDE * side + short) // (2 * short) for side in size)
+    height, width = ((2 * SHORTER_SIDE * length + short) // (2 * short) for length in size)
     smaller = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
     return cv2.imencode('.jpg', smaller, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1].tobytes()
 
@@ -47,8 +47,8 @@ def blocks(content: bytes) -> np.ndarray:
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
     """Two processes, each for half of the files, started before anything is timed.
 
-    OpenCV reduces by the mean of the area under a pixel, ours by a triangle of twice its width; of what OpenCV has,
-    that is nearest.
+    OpenCV reduces by the mean of what is under a pixel, ours by a triangle of twice its width: of what OpenCV has, that
+    is nearest.
     """
     files = sorted(map(str, pathlib.Path(pictures, 'train').glob('*/*')))
     halves = [files[:len(files) // 2] * times, files[len(files) // 2:] * times]
@@ -67,9 +67,9 @@ def lines(path: pathlib.Path) -> list[str]:
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:
-    """Text to ids in two threads, read and written in one, by 8,000 subwords that both sides learn of the text alike.
+    """Lines to ids in two threads, by 8,000 subwords that both sides learn of the text alike; what is written are ids.
 
-    A line is encoded as it is; what pairs have none on one side is not looked for.
+    It does not look for pairs that lack a side, so the text must have none.
     """
     paths = [pathlib.Path(text, f'train.{language}.gz') for language in ('en', 'de')]
     model = io.BytesIO()
