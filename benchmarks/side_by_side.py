@@ -157,16 +157,16 @@ def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
     rows = ['| work | side | rate | of the ceiling | peak memory | ours over it | reach | rounds |',
             '|---|---|---:|---:|---:|---:|---:|---:|']
     for work, result in found.items():
-        contest, first = contests[work], True
+        contest = contests[work]
         for name, side in result['sides'].items():
             share = f'{side["of the ceiling"]:.0%}' if contest.flops else ''
-            last = f'| | {len(result["rounds"])}, {result["dropped"]} dropped |'
+            begins, last = work, f'| | {len(result["rounds"])}, {result["dropped"]} dropped |'
             if name in contest.reach:
+                begins = ''
                 ratio, least, most = result['ratios'][name]
                 last = f'{ratio:.2f} ({least:.2f} to {most:.2f}) | {contest.reach[name]:g} | |'
-            rows.append(f'| {work if first else ""} | {name} | {side["rate"]:,.4g} {contest.unit}/s | {share} | '
+            rows.append(f'| {begins} | {name} | {side["rate"]:,.4g} {contest.unit}/s | {share} | '
                         f'{side["peak_mib"]:,.0f} MiB | {last}')
-            first = False
     return '\n'.join(rows)
 
 

@@ -65,8 +65,8 @@ def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any]
     # All beams but the first start impossible: K equal hypotheses would stay K equal hypotheses.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
     blank = tf.zeros([B, K, R], tf.int32)
-    state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), max_length <= 0, max_length, blank,
-                   context, cache(None, B, R))
+    state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), tf.zeros([B], tf.bool), max_length,
+                   blank, context, cache(None, B, R))
 
     def search(state: _State, until: Callable) -> _State:
         def body(*values):
@@ -91,11 +91,11 @@ def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any]
         found = tf.pad(tf.gather(found, leaving), [[0, 0], [0, T - tf.shape(found)[1]]])
         ids = tf.tensor_scatter_nd_update(ids, rows, found)
         scores = tf.tensor_scatter_nd_update(scores, rows, tf.gather(score, leaving))
-        packed = tf.nest.map_structure(lambda x: tf.gather(x, staying), _State(0, *state[1:])._replace(step=done))
+        packed = _State(state.step, *tf.nest.map_structure(lambda x: tf.gather(x, staying), state[1:]))
         room = tf.shape(state.slots)[2]
         more = tf.where(state.step < room, room, tf.minimum(2 * room, T))
         wider = [[0, 0], [0, 0], [0, more - room]]
-        packed = packed._replace(step=state.step, cache=cache(packed.cache, tf.size(staying), more), **{
+        packed = packed._replace(cache=cache(packed.cache, tf.size(staying), more), **{
             name: tf.pad(getattr(packed, name), wider) for name in ('open_ids', 'ids', 'slots')})
         return tf.gather(left, staying), ids, scores, *packed
     start = (tf.range(B), tf.zeros([B, T], tf.int32), tf.zeros([B]), *state)

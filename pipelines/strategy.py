@@ -20,18 +20,18 @@ def make(config: TrainConfig) -> tf.distribute.Strategy:
       UserError: no TPU can be reached, or TF_CONFIG is missing or malformed.
     """
     check(config)
-    if not tf.config.list_physical_devices('GPU'):
+    if config.strategy == 'tpu':
+        return _tpu(config.tpu)
+    gpus = tf.config.list_physical_devices('GPU')
+    if not gpus:
         one_by_one()
     if config.strategy == 'mirrored':
-        if not tf.config.list_physical_devices('GPU'):
+        if not gpus:
             two_logical_cpus()
             return tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1'])
         return tf.distribute.MirroredStrategy()
     if config.strategy == 'multi_worker_mirrored':
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if config.strategy == 'tpu':
-        return _tpu(config.tpu)
-    gpus = tf.config.list_physical_devices('GPU')
     return tf.distribute.OneDeviceStrategy('GPU:0' if gpus else 'CPU:0')
 
 

@@ -8,6 +8,7 @@ import struct
 import tempfile
 
 import cv2
+import inputs
 import numpy as np
 import sentencepiece
 import side
@@ -37,11 +38,7 @@ def write(path: str, files: list[str]) -> None:
 
 
 def blocks(content: bytes) -> np.ndarray:
-    """Mean colours of a picture's squares of 8 x 8 pixels; what is left over at two edges is left out."""
-    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), DECODE)[..., ::-1]
-    height, width = pixels.shape[0] // 8, pixels.shape[1] // 8
-    squares = pixels[:8 * height, :8 * width].reshape(height, 8, width, 8, 3)
-    return squares.mean((1, 3), dtype=np.float32).ravel()
+    return inputs.blocks(cv2.imdecode(np.frombuffer(content, np.uint8), DECODE)[..., ::-1], 8)
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:

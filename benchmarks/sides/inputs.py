@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4  # of descent; a rate at which losses of random networks stay bounded
+
 
 def weights(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """Kernels [..., in, out] of variance 2 / fan-in (He et al. 2015), biases of small numbers, in the order given."""
@@ -20,6 +22,13 @@ def pictures(number: int, side: int) -> np.ndarray:
 def labels(number: int) -> np.ndarray:
     """int32 [number], classes of 1,000."""
     return np.random.default_rng(2).integers(0, 1000, number, np.int32)
+
+
+def blocks(picture: np.ndarray, side: int) -> np.ndarray:
+    """Mean colours of the squares of a picture [H, W, C]; what is left over at two edges is left out."""
+    height, width = picture.shape[0] // side, picture.shape[1] // side
+    squares = picture[:side * height, :side * width].reshape(height, side, width, side, -1)
+    return squares.mean((1, 3), dtype=np.float32).ravel()
 
 
 BASE = {'V': 37_000, 'd': 512, 'ff': 2048, 'h': 8, 'N': 6}  # the base model of Vaswani et al., Table 3

@@ -3,6 +3,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 
+import inputs
 import numpy as np
 
 LOW = (256, 192)  # where the parse is predicted and the warp found
@@ -11,7 +12,7 @@ WATCHED = {  # an early and a late kernel of each generator, whose gradients are
     'geometric_matching': ('extractionA.model.0.weight', 'regression.linear.weight'),
     'segmentation': ('conv1.0.weight', 'conv9.6.weight')}
 WAVES, TURNS = 6, 4  # of a smooth picture
-BLOCK = 32
+BLOCK = 32  # pixels a side, of which means are compared
 POWER_STEPS = 5
 
 
@@ -78,7 +79,8 @@ def noise(batch: int) -> np.ndarray:
     return (_draw('noise').standard_normal([batch, *LOW, 1]) > 1).astype(np.float32)
 
 
-def blocks(picture: np.ndarray) -> np.ndarray:
-    """[1, H, W, C] -> [H / 32, W / 32, C], means."""
-    height, width, channels = picture.shape[1:]
-    return picture.reshape(height // BLOCK, BLOCK, width // BLOCK, BLOCK, channels).mean((1, 3))
+def answer(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is compared of a forward pass: every class's share of the parse, and pictures by blocks, as a dozen pixels
+    have two classes alike."""
+    return {'parse': found['parse'].mean((0, 1, 2))} | {
+        name: inputs.blocks(found[name][0], BLOCK) for name in ('warped', 'image')}

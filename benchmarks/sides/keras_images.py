@@ -1,4 +1,4 @@
-"""Keras Applications, in graph mode."""
+"""VGG-16 of Keras Applications, in graph mode."""
 import functools
 
 import inputs
@@ -7,8 +7,6 @@ import numpy as np
 import side
 import tensorflow as tf
 
-RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
-
 
 def vgg16() -> keras.Model:
     model = keras.applications.VGG16(weights=None, classifier_activation=None)
@@ -16,8 +14,8 @@ def vgg16() -> keras.Model:
     return model
 
 
-def forward(net: str, batch: int) -> side.Work:
-    model = {'vgg16': vgg16}[net]()
+def forward(batch: int) -> side.Work:
+    model = vgg16()
     images = tf.constant(inputs.pictures(batch, 224))
     scores = tf.function(functools.partial(model, training=False))
 
@@ -27,10 +25,10 @@ def forward(net: str, batch: int) -> side.Work:
     return side.Work({'scores': scores(images).numpy()}, once)
 
 
-def step(net: str, batch: int) -> side.Work:
-    model = {'vgg16': vgg16}[net]()
+def step(batch: int) -> side.Work:
+    model = vgg16()
     images, labels = tf.constant(inputs.pictures(batch, 224)), tf.constant(inputs.labels(batch))
-    optimizer = keras.optimizers.SGD(RATE, MOMENTUM)
+    optimizer = keras.optimizers.SGD(inputs.RATE, inputs.MOMENTUM)
     optimizer.build(model.trainable_variables)
     loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -38,9 +36,9 @@ def step(net: str, batch: int) -> side.Work:
     def train(images, labels):
         with tf.GradientTape() as tape:
             loss = loss_fn(labels, model(images, training=True))
-        pairs = zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        optimizer.apply_gradients([(gradient + DECAY * variable if variable.shape.rank > 1 else gradient, variable)
-                                   for gradient, variable in pairs])
+        weights = model.trainable_variables
+        optimizer.apply_gradients([(gradient + inputs.DECAY * weight if weight.shape.rank > 1 else gradient, weight)
+                                   for gradient, weight in zip(tape.gradient(loss, weights), weights)])
         return loss
 
     def once():

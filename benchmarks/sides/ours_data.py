@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+import inputs
 import numpy as np
 import side
 import tensorflow as tf
 
 from data_prep import image_input, imagenet, input_pipeline, records, subwords, wmt
+from pipelines import strategy
 
 CROP, SCALE = 224, 256
 PASSES = 8  # over the pictures, in one piece of work
@@ -30,13 +32,6 @@ def read(folder: str, split: str, features: dict) -> Iterator[dict[str, np.ndarr
     part = records.open_split(folder, split)
     for record in part.read(range(len(part))):
         yield {name: value.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
-
-
-def blocks(pixels: np.ndarray) -> np.ndarray:
-    """Mean colours of a picture's squares of 8 x 8 pixels; what is left over at two edges is left out."""
-    height, width = pixels.shape[0] // 8, pixels.shape[1] // 8
-    squares = pixels[:8 * height, :8 * width].reshape(height, 8, width, 8, 3)
-    return squares.mean((1, 3), dtype=np.float32).ravel()
 
 
 def prepare_pictures(pictures: str, folder: str, resize: int | None = None, times: int = 1) -> int:
@@ -55,7 +50,7 @@ def imagenet_preparation(pictures: str, times: int) -> side.Work:
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('file', 'image')}
     with tempfile.TemporaryDirectory() as folder:
         prepare_pictures(pictures, folder, SCALE)
-        found = {row['file']: blocks(image_input.decoded(row['image']).numpy())
+        found = {row['file']: inputs.blocks(image_input.decoded(row['image']).numpy(), 8)
                  for split in imagenet.SPLITS for row in read(folder, split, features)}
     return side.Work({'blocks': np.concatenate([found[name] for name in sorted(found)])}, once)
 
@@ -106,6 +101,7 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
     """Records to batches, some passes over them; a pass begins with nothing decoded ahead."""
+    strategy.one_by_one()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
     trained_on = input_pipeline.dataset(split, batches, decode, 0, PASSES * steps)

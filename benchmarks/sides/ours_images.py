@@ -17,8 +17,8 @@ def forward(net: str, batch: int, jit: bool = False) -> side.Work:
     resolved = config.load(CONFIGS[net], KEYS)
     [model] = classification.build(resolved.model).values()
     model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
-    images = tf.constant(inputs.pictures(batch, 224))
-    scores = tf.function(lambda images: model([images, trained.FIRST], training=False), jit_compile=jit or None)
+    images, seed = tf.constant(inputs.pictures(batch, 224)), tf.constant(trained.SEED)
+    scores = tf.function(lambda images: model([images, seed], training=False), jit_compile=jit or None)
 
     def once():
         scores(images).numpy()
@@ -29,7 +29,7 @@ def forward(net: str, batch: int, jit: bool = False) -> side.Work:
 def step(net: str, batch: int, jit: bool = False) -> side.Work:
     """A training step; nothing is dropped, as every library draws in its own way."""
     trainer = trained.Trained(CONFIGS[net], *KEYS, f'train.jit={str(jit).lower()}',
-                              'model.learning_rate=1e-4')  # lest losses of random networks grow without bound
+                              f'model.learning_rate={inputs.RATE}')
     trainer.net.set_weights(inputs.weights([weight.shape for weight in trainer.net.weights]))
     given = {'image': tf.constant(inputs.pictures(batch, 224)), 'label': tf.constant(inputs.labels(batch))}
     found = [trainer.step(given), trainer.step(given)]

@@ -11,6 +11,7 @@ import trained
 from keras_models import transformer, transformer_ctranslate2, translator
 from pipelines import config, predict
 
+VOCABULARY = f'model.vocab_size={inputs.BASE["V"]}'
 CHECKED = 'encoder/0/ffn/W_1/kernel', 'decoder/5/self_attention/W_V/kernel', 'embedding/embeddings'
 
 
@@ -21,23 +22,22 @@ def filled(net: tf.keras.Model) -> None:
 
 def step(batch: int, length: int, precision: str = 'float32', jit: bool = False) -> side.Work:
     """A training step with dropout; what is compared is the loss and gradients without."""
-    trainer = trained.Trained('wmt14_en_de_base', 'model.vocab_size=37000', f'train.precision={precision}',
+    trainer = trained.Trained('wmt14_en_de_base', VOCABULARY, f'train.precision={precision}',
                               f'train.jit={str(jit).lower()}')
     filled(trainer.net)
     given = {'inputs': tf.constant(inputs.sentences(batch, length, inputs.BASE['V'])),
              'targets': tf.constant(inputs.sentences(batch, length, inputs.BASE['V'], seed=4))}
-    answer = {'loss': np.array(trainer.loss(given)), 'gradients': np.array(trainer.gradient_norms(given, *CHECKED))}
+    loss, norms = trainer.undropped(given, *CHECKED)
 
     def once():
         trainer.step(given)
         return batch * length
-    return side.Work(answer, once)
+    return side.Work({'loss': np.array(loss), 'gradients': np.array(norms)}, once)
 
 
 def decode(sentences: int, length: int, longer: int, engine: str = 'ours', jit: bool = False) -> side.Work:
     """Beam search of 4 over sentences of one length, to hypotheses of one length; a unit is a token of an answer."""
-    resolved = config.load('wmt14_en_de_base', ['model.vocab_size=37000', 'inference.alpha=0',
-                                                f'inference.extra_length={longer}'])
+    resolved = config.load('wmt14_en_de_base', [VOCABULARY, 'inference.alpha=0', f'inference.extra_length={longer}'])
     nets = transformer.build(resolved.model)
     filled(nets['transformer'])
     given = inputs.sentences(sentences, length, inputs.BASE['V'])
@@ -50,8 +50,8 @@ def decode(sentences: int, length: int, longer: int, engine: str = 'ours', jit: 
 
 
 def ours(nets, resolved, given, jit):
-    search = tf.function(translator.Translator(nets, resolved.model, resolved.inference), jit_compile=jit or None,
-                         input_signature=[tf.TensorSpec(given.shape, tf.int32)])
+    translate = translator.Translator(nets, resolved.model, resolved.inference)
+    search = tf.function(lambda ids: translate(ids, pack=not jit), jit_compile=jit or None)  # as it is served
     return lambda: search(tf.constant(given))[1].numpy()
 
 
@@ -82,7 +82,7 @@ def translate(model: str, lines: str, engine: str = 'ours') -> side.Work:
 
 
 def loaded(folder: str):
-    model, _ = predict.load(folder)
+    model = predict.load(folder)
     return lambda lines: [found['answers'][0] for found in predict.run(model, lines)]
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models.viton import chain, official_weights, try_on
+from pipelines import strategy
 
 
 def names(net: keras.Model) -> dict[str, tf.Variable]:
@@ -49,12 +50,12 @@ def viton_hd_forward(size: list[int]) -> side.Work:
         made(given)['image'].numpy()
         return 1
     found = {name: value.numpy() for name, value in made(given).items()}
-    return side.Work({'parse': found['parse'].mean((0, 1, 2)), 'warped': inputs_tryon.blocks(found['warped']),
-                      'image': inputs_tryon.blocks(found['image'])}, once)
+    return side.Work(inputs_tryon.answer(found), once)
 
 
 def step(generator: str, batch: int) -> side.Work:
     """A step of training as the trainer makes it: forward, backward, updates. The answer is without dropout."""
+    strategy.one_by_one()
     config = try_on.Config(preset='official', size=[*inputs_tryon.LOW], learn=[generator])
     nets = try_on.build(config) | try_on.discriminators(config)
     given = pairs(batch, config.size) | {'real': tf.ones([batch])}

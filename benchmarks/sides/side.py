@@ -30,8 +30,8 @@ def _value(text: str):
 def serve(works: dict[str, Callable[..., Work]]) -> None:
     """Speaks the runner's language on standard input and output, for the work named on the command line.
 
-    `python ours.py NAME ANSWER [key=value …]` makes the work ready, writes its answer to the file ANSWER and says so;
-    then, for every line, a number of seconds, does the work for as long, and says how many units took how long.
+    `python ours_text.py NAME ANSWER [key=value …]` makes the work ready, writes its answer to the file ANSWER and says
+    so; then, for every line, a number of seconds, does the work for as long, and says how many units took how long.
     """
     name, answer, *given = sys.argv[1:]
     said, sys.stdout = sys.stdout, sys.stderr  # what libraries print is not for the runner

@@ -6,8 +6,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-RATE, MOMENTUM, DECAY = 1e-4, 0.9, 5e-4
-
 
 class Pyramid(nn.Module):
     """Spatial pyramid pooling. `bins`: of all levels together."""
@@ -107,7 +105,8 @@ def step(net: str, batch: int) -> side.Work:
     network, given = NETWORKS[net]().train(), images(batch)
     labels = torch.from_numpy(inputs.labels(batch)).long()
     groups = [[weight for weight in network.parameters() if (weight.ndim > 1) is decays] for decays in (True, False)]
-    optimizer = torch.optim.SGD([{'params': groups[0], 'weight_decay': DECAY}, {'params': groups[1]}], RATE, MOMENTUM)
+    optimizer = torch.optim.SGD([{'params': groups[0], 'weight_decay': inputs.DECAY}, {'params': groups[1]}],
+                                inputs.RATE, inputs.MOMENTUM)
 
     def train() -> float:
         loss = functional.cross_entropy(network(given), labels)

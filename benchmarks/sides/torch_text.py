@@ -124,7 +124,6 @@ def step(net: str, batch: int, length: int, precision: str = 'float32') -> side.
         return functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten(), ignore_index=inputs.PAD,
                                         label_smoothing=0.1)
     network.eval()
-    network.requires_grad_(True)
     first = loss()
     first.backward()
     answer = {'loss': np.array(first.item()), 'gradients': np.array(checked(network, net))}

@@ -107,8 +107,7 @@ def viton_hd_forward(size: list[int], authors: str) -> side.Work:
         made()
         return 1
     found = {name: value.permute(0, 2, 3, 1).numpy() for name, value in made().items()}
-    return side.Work({'parse': found['parse'].mean((0, 1, 2)), 'warped': inputs_tryon.blocks(found['warped']),
-                      'image': inputs_tryon.blocks(found['image'])}, once)
+    return side.Work(inputs_tryon.answer(found), once)
 
 
 def adam(network: nn.Module, rate: float) -> torch.optim.Adam:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from data_prep import records
 from pipelines import config, precision, strategy, trainer
 
-FIRST = tf.constant([0, 0])  # a seed; nothing is drawn by it where dropout is 0
+SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's threads before there are any
 
 
 class Trained(trainer.Trainer):
@@ -29,21 +29,15 @@ class Trained(trainer.Trainer):
     def _dataset(self, split: str):
         return None
 
-    def loss(self, batch: dict[str, tf.Tensor]) -> float:
-        """Of a batch, nothing being dropped."""
-        losses, _ = self.model.loss_fn(self.nets, batch, FIRST, False, self.config.model)
-        [(total, normaliser)] = losses.values()
-        return float(total / normaliser)
-
-    def gradient_norms(self, batch: dict[str, tf.Tensor], *which: str) -> list[float]:
-        """Of the mean loss, by the variables named, nothing being dropped."""
+    def undropped(self, batch: dict[str, tf.Tensor], *which: str) -> tuple[float, list[float]]:
+        """The mean loss of a batch, nothing being dropped, and the norms of its gradients by the variables named."""
+        variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
         with tf.GradientTape() as tape:
-            losses, _ = self.model.loss_fn(self.nets, batch, FIRST, False, self.config.model)
+            losses, _ = self.model.loss_fn(self.nets, batch, tf.constant(SEED), False, self.config.model)
             [(total, normaliser)] = losses.values()
             mean = total / normaliser
-        variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
-        return [float(tf.norm(tf.convert_to_tensor(gradient)))
-                for gradient in tape.gradient(mean, [variables[name] for name in which])]
+        return float(mean), [float(tf.norm(tf.convert_to_tensor(gradient)))
+                             for gradient in tape.gradient(mean, [variables[name] for name in which])]
 
     def step(self, batch: dict[str, tf.Tensor]) -> float:
         """Updates the network; returns the loss."""
