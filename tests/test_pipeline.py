@@ -203,7 +203,7 @@ def test_a_model_below_its_threshold_is_not_pushed(finished, config_file):
     root, _ = finished
     before = sorted(os.listdir(root / 'serving' / 'tiny'))
     done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS,
-                   '--set', 'evaluate.thresholds.bleu.min=99.9', '--set', 'evaluate.split=validation')
+                   '--set', 'evaluate.thresholds.bleu.min=101', '--set', 'evaluate.split=validation')
     assert done.returncode == 2
     assert 'not pushed: ' in done.stderr and 'outside' in done.stderr and 'Traceback' not in done.stderr
     assert sorted(os.listdir(root / 'serving' / 'tiny')) == before
