@@ -29,12 +29,12 @@ _LARGEST = 2 ** 31 - 1  # of whole numbers: batches and seeds are of 32 bits
 
 @dataclasses.dataclass
 class TrainConfig:
-    """`jit: auto` compiles with XLA on GPU and TPU and leaves CPUs to the oneDNN graph, which was faster
-    there: 0.87 of its rate under XLA for the base model's step on two cores. `precision: bfloat16` computes layers in
-    bfloat16 and keeps weights, losses and updates in float32. With `gradient_accumulation_steps` a batch is taken in so
-    many parts and its summed gradients applied once: the same update in less memory. `init_from` names weights to start
-    from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; of a list each gives the
-    networks it holds.
+    """`jit: auto` compiles with XLA on GPU and TPU, and on a CPU what was measured to be faster (`pipelines/jit.py`).
+    `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and updates in float32. With
+    `gradient_accumulation_steps` a batch is taken in so many parts and its summed gradients applied once: the same
+    update in less memory. So is that of `rematerialise`, which computes most of the forward pass again for the backward
+    pass instead of keeping it. `init_from` names weights to start from: a checkpoint, a ModelRun, an exported model or
+    the folder of its pushed versions; of a list each gives the networks it holds.
     """
     steps: int = 100000
     init_from: str | list[str] = ''
@@ -43,6 +43,7 @@ class TrainConfig:
     jit: bool | Literal['auto'] = 'auto'
     precision: Literal['float32', 'bfloat16'] = 'float32'
     gradient_accumulation_steps: int = 1
+    rematerialise: bool = False
     log_every: int = 50
     checkpoint_every: int = 1000
     validate_every: int = 1000

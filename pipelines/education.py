@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep import records
 from keras_models import layers, lessons
-from pipelines import loop
+from pipelines import jit, loop
 from pipelines.config import Config
 from pipelines.progress import Progress
 
@@ -30,7 +30,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.nets = self.model.build(config.model)
         self.machines, self.register = self.nets['machines'], self.nets['register']
         self.machines.supply_tapes(config.seed)
-        self.machines.jit = bool(config.train.jit)  # `auto` means yes on CPUs too
+        self.machines.jit = jit.decided(config, accelerated=False)
         self.global_step = orbit.utils.create_global_step()
         self.validated = tf.Variable(0, dtype=tf.int64, trainable=False, name='validated')
         self.before_step: Callable[[], None] = lambda: None

@@ -13,8 +13,8 @@ import orbit
 import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
-from keras_models import layers
-from pipelines import checkpoints, loop, precision
+from keras_models import layers, rematerialisation
+from pipelines import checkpoints, jit, loop, precision
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
@@ -32,14 +32,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
 
     Args:
-      jit: whether forward and backward are compiled by XLA. The gradients are applied outside it, the one form that
-        works with several replicas.
+      compiled: whether forward and backward are compiled by XLA. The gradients are applied outside it, the one form
+        that works with several replicas.
     """
 
-    def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, jit: bool):
+    def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, compiled: bool):
         self.config, self.strategy = config, strategy
         self.model, self.data = config.model_module, config.data_module
-        self.whole = jit or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
+        self.whole = compiled or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
@@ -49,6 +49,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                 self.nets = self.model.build(config.model) | self._others('discriminators')
                 frozen = self._others('frozen')
             self._asked = self.nets | frozen
+            self._taught = self._asked if not config.train.rematerialise else {
+                name: rematerialisation.Rematerialised(net) for name, net in self._asked.items()}
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
@@ -59,7 +61,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
                           if hasattr(optimizer, 'schedule')}
         # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
-        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True) if jit else
+        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True) if compiled else
                          self._forward_backward)
         self._examples = examples
         self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
@@ -197,7 +199,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def _forward_backward(self, batch, seed):
         """The losses' sums and gradients on one replica."""
         with tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
-            losses, metrics = self.model.loss_fn(self._asked, batch, seed, True, self.config.model)
+            losses, metrics = self.model.loss_fn(self._taught, batch, seed, True, self.config.model)
         gradients = {}
         for name in self.optimizers:
             variables = self.nets[name].trainable_variables
@@ -241,10 +243,10 @@ def train(config: Config, examples: str, run: str) -> dict:
       UserError: the checkpoint is of another model, or the data set is damaged.
     """
     strategy = strategies.make(config.train)
-    jit = strategies.accelerated(strategy) if config.train.jit == 'auto' else bool(config.train.jit)
-    if not jit:  # under it XLA refuses the gradient of max-pooling; what it compiles for CPUs and TPUs repeats anyway
+    compiled = jit.decided(config, strategies.accelerated(strategy))
+    if not compiled:  # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway
         tf.config.experimental.enable_op_determinism()
-    trainer = Trainer(config, strategy, examples, jit)
+    trainer = Trainer(config, strategy, examples, compiled)
     with loop.errors_in_words(strategy):
         started = start(trainer, run)
     seconds = time.monotonic()
@@ -257,7 +259,7 @@ def train(config: Config, examples: str, run: str) -> dict:
         # Weights that stay as they were given are judged by `evaluate` alone.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
-             'jit': jit, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
+             'jit': compiled, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
              'vocabulary': trainer.vocabulary, 'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
              'parameters': {name: layers.numbers(net) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},

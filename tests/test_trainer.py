@@ -15,16 +15,16 @@ import tensorflow as tf
 from conftest import ROOT, command
 from data_prep import UserError, records, wmt
 from keras_models import layers, transformer
-from pipelines import checkpoints, config, loop, precision, report, strategy, trainer
+from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
 
 
 def losses(config_file, examples, steps, *overrides):
     """The loss of every step, the example ids of every batch, and the trainer."""
     resolved = config.load(config_file, [f'train.steps={steps}', *overrides])
-    jit = resolved.train.jit is True
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, jit)
+    compiled = resolved.train.jit is True
+    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, compiled)
     iterator, found, ids = iter(it._dataset('train')), [], []
-    with precision.rewriting(resolved.train.precision, jit):
+    with precision.rewriting(resolved.train.precision, compiled):
         for _ in range(steps):
             batch = next(iterator)
             ids.append(sorted(np.concatenate([x.numpy() for x in it.strategy.experimental_local_results(batch['id'])])))
@@ -60,12 +60,23 @@ def test_accumulated_gradients_equal_one_batch(config_file, examples):
         losses(config_file, examples, 1, parts + '3', 'train.strategy=mirrored')
 
 
+def test_a_pass_computed_twice_changes_nothing(config_file, examples):
+    """Rematerialised, on one replica, two and compiled: losses of 20 steps with dropout, and weights."""
+    again = 'train.rematerialise=true'
+    for other in ([], ['train.strategy=mirrored'], ['train.jit=true']):
+        one, _, kept = losses(config_file, examples, 20, *other)
+        two, _, it = losses(config_file, examples, 20, *other, again)
+        np.testing.assert_allclose(two, one, atol=1e-5, err_msg=str(other))
+        for ours, theirs in zip(it.nets['transformer'].weights, kept.nets['transformer'].weights):
+            np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
 def test_bfloat16_stays_near_float32(config_file, examples):
     """Products of 8 significant bits: losses of 40 steps within 0.03, and not the same; weights stay float32."""
     dry, short = 'model.P_drop=0', 'train.precision=bfloat16'
     full, _, _ = losses(config_file, examples, 40, dry)
-    for jit in ('false', 'true'):
-        other, _, it = losses(config_file, examples, 40, dry, short, f'train.jit={jit}')
+    for compiled in ('false', 'true'):
+        other, _, it = losses(config_file, examples, 40, dry, short, f'train.jit={compiled}')
         np.testing.assert_allclose(other, full, atol=0.03)
         assert np.abs(other - full).max() > 1e-5
         assert {w.dtype for w in it.nets['transformer'].weights} == {tf.float32}
@@ -303,3 +314,17 @@ def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file,
     with pytest.raises(UserError, match=r'at step 5 loss is nan; lower the learning rate'):
         trainer.train(resolved, examples, str(tmp_path / 'run'))
     assert not checkpoints.present(str(tmp_path / 'run' / 'checkpoints'))
+
+
+@pytest.mark.parametrize('name, compiled', [('multi30k_en_de', False), ('vgg_d_imagenet', False),
+                                            ('learning_machine_nim', True)])
+def test_auto_compiles_on_accelerators_and_where_it_was_faster(name, compiled):
+    asked = {jit_: config.load(name, [f'train.jit={jit_}']) for jit_ in ('auto', 'true', 'false')}
+    assert jit.decided(asked['auto'], accelerated=True)
+    assert jit.decided(asked['auto'], accelerated=False) == compiled
+    assert jit.decided(asked['true'], False) and not jit.decided(asked['false'], True)
+
+
+def test_every_shipped_model_was_measured():
+    names = [path.stem for path in (ROOT / 'configs').glob('*.yaml')]
+    assert {config.load(name).model_module.__name__ for name in names} <= set(jit.ON_CPU)

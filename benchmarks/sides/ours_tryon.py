@@ -4,10 +4,10 @@ import functools
 import inputs_tryon
 import side
 import tensorflow as tf
+import trained
 from tensorflow import keras
 
 from keras_models.viton import chain, official_weights, try_on
-from pipelines import strategy
 
 
 def names(net: keras.Model) -> dict[str, tf.Variable]:
@@ -53,37 +53,29 @@ def viton_hd_forward(size: list[int]) -> side.Work:
     return side.Work(inputs_tryon.answer(found), once)
 
 
-def step(generator: str, batch: int) -> side.Work:
-    """A step of training as the trainer makes it: forward, backward, updates. The answer is without dropout."""
-    strategy.one_by_one()
-    config = try_on.Config(preset='official', size=[*inputs_tryon.LOW], learn=[generator])
-    nets = try_on.build(config) | try_on.discriminators(config)
+def step(generator: str, batch: int, jit: bool = False) -> side.Work:
+    """A training step; the answer is without dropout."""
+    trainer = trained.Trained(f'viton_hd_{generator}', 'model.preset=official', f'input.size={[*inputs_tryon.LOW]}',
+                              f'train.jit={str(jit).lower()}')
+    nets, config = trainer.nets, trainer.config.model
     given = pairs(batch, config.size) | {'real': tf.ones([batch])}
-    optimizers = try_on.optimizers(config)
-    for name, net in nets.items():
+    for net in nets.values():
         fill(net)
-        optimizers[name].build(net.trainable_variables)
-
-    def learn(given, training):
-        """Losses and gradients by network."""
-        seed = tf.stack([1, tf.cast(optimizers[generator].iterations, tf.int32)])
-        with tf.GradientTape(persistent=True) as tape:
-            losses = try_on.loss_fn(nets, given, seed, training, config)[0]
-            means = {name: total / rows for name, (total, rows) in losses.items()}
-        return means, {name: tape.gradient(means[name], net.trainable_variables) for name, net in nets.items()}
 
     @functools.partial(tf.function, autograph=False)
-    def update(given):
-        losses, gradients = learn(given, training=True)
-        for name, net in nets.items():
-            optimizers[name].apply_gradients(zip(gradients[name], net.trainable_variables))
-        return losses[generator]
+    def learn(given):
+        """Losses and gradients by network. Without `training` there is no dropout; the geometric matching module has
+        none, but statistics of the batch."""
+        with tf.GradientTape(persistent=True) as tape:
+            losses = trainer.model.loss_fn(nets, given, tf.constant(trained.SEED), generator == 'geometric_matching',
+                                           config)[0]
+            means = {name: total / rows for name, (total, rows) in losses.items()}
+        return means, {name: tape.gradient(means[name], net.trainable_variables) for name, net in nets.items()}
+    losses, gradients = learn(given)
 
     def once():
-        update(given).numpy()
+        trainer.step(given)
         return batch
-    # Without `training` there is no dropout; the other network has none, but statistics of the batch.
-    losses, gradients = tf.function(learn, autograph=False)(given, training=generator == 'geometric_matching')
     found = {id(variable): gradient for name, net in nets.items()
              for variable, gradient in zip(net.trainable_variables, gradients[name])}
     kernels = names(nets[generator])

@@ -12,7 +12,7 @@ SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's
 
 
 class Trained(trainer.Trainer):
-    """The trainer of a shipped configuration with one network, `net`, on one device.
+    """The trainer of a shipped configuration on one device; `net` is its first network.
 
     Args:
       name: of the configuration.
@@ -24,7 +24,7 @@ class Trained(trainer.Trainer):
         jit = bool(resolved.train.jit) and resolved.train.jit != 'auto'
         with mock.patch.object(records, 'read_manifest', return_value={}), tempfile.TemporaryDirectory() as folder:
             super().__init__(resolved, strategy.make(resolved.train), folder, jit)
-        [self.net] = self.nets.values()
+        self.net = next(iter(self.nets.values()))
 
     def _dataset(self, split: str):
         return None
@@ -40,8 +40,7 @@ class Trained(trainer.Trainer):
                              for gradient in tape.gradient(mean, [variables[name] for name in which])]
 
     def step(self, batch: dict[str, tf.Tensor]) -> float:
-        """Updates the network; returns the loss."""
+        """Updates the networks; returns the first one's loss."""
         with precision.rewriting(self.config.train.precision, self.whole):
             found = self._train(batch)
-        [loss] = [pair for name, pair in found.items() if name.startswith('loss/')]
-        return float(np.divide(*loss))
+        return float(np.divide(*next(pair for name, pair in found.items() if name.startswith('loss/'))))

@@ -4,6 +4,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
+from keras_models import rematerialisation
+
 EPSILON = 1e-5  # PyTorch's, in all normalisations
 WARM_UP = 5  # steps of the power iteration before the first pass, lest a net not yet trained be scaled by chance
 
@@ -78,7 +80,7 @@ class Convolution(keras.layers.Layer):
         """The kernel of this pass, [size, size, C, kernels]."""
         if not self.spectral:
             return self.kernel
-        if training:
+        if training and not rematerialisation.repeating():
             self._iterate()
         return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
 

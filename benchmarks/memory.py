@@ -1,0 +1,160 @@
+"""What a training step of each big net takes in memory, by what is configured; and the largest batch that fits.
+
+    python benchmarks/memory.py --out DIR [--only VGG-D …] [--limit 16]
+
+Every figure is the peak of a process of its own that makes two whole steps of the trainer (forward, backward, update)
+of a shipped configuration on a made batch. First one batch: as it is, in bfloat16, in parts
+(`train.gradient_accumulation_steps`), rematerialised (`train.rematerialise`), and both; the first loss must be the
+same. Then the largest batch within --limit GiB, as it is and rematerialised: by the line through the peaks of two
+batches, made smaller until it is shown to fit by running it.
+
+Leaves memory.json and memory.md in DIR, keeping what was found there before for other nets. Leaves with exit code 1 if
+losses differed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+GIB = 1 << 30
+PARTS = 4
+WAYS = {'as it is': [], 'bfloat16': ['train.precision=bfloat16'],
+        f'{PARTS} parts': [f'train.gradient_accumulation_steps={PARTS}'],
+        'rematerialised': ['train.rematerialise=true'],
+        f'rematerialised, {PARTS} parts': ['train.rematerialise=true', f'train.gradient_accumulation_steps={PARTS}']}
+TOLERANCE = {'bfloat16': 0.03}  # relative, of the loss; float32 sums in another order differ by less than 1e-3
+
+
+class Net(NamedTuple):
+    """A big net: its configuration, what of it is overridden, what a batch is made of, and rows of the first batch."""
+    config: str
+    keys: list[str]
+    batch: str
+    rows: int
+    unit: str = 'pictures'
+
+
+DRY = ['model.dropout=0', 'model.crop=224', 'model.classes=1000']
+NETS = {
+    'Transformer base': Net('wmt14_en_de_base', ['model.vocab_size=37000', 'model.P_drop=0'], 'sentences', 64,
+                            'pairs of 32 + 32 tokens'),
+    'Transformer big': Net('wmt14_en_de_big', ['model.vocab_size=37000', 'model.P_drop=0'], 'sentences', 64,
+                           'pairs of 32 + 32 tokens'),
+    'AlexNet': Net('alexnet_imagenet', DRY, 'pictures', 128),
+    'VGG-D': Net('vgg_d_imagenet', DRY, 'pictures', 32),
+    'VGG-E': Net('vgg_e_imagenet', DRY, 'pictures', 32),
+    'PReLU model A': Net('prelu_a_imagenet', DRY, 'pictures', 32),
+    'PReLU model C': Net('prelu_c_imagenet', DRY, 'pictures', 32),
+    'VITON-HD segmentation': Net('viton_hd_segmentation', [], 'people', 4, 'pairs'),
+    'VITON-HD ALIAS, 512 x 384': Net('viton_hd_alias', ['input.size=[512,384]', 'train.init_from=""',
+                                                        'model.alias.lambda_percept=0'], 'people', 4, 'pairs')}
+
+
+def batch_of(net: Net, trainer, rows: int) -> dict:
+    """Tensors as the net's data module makes them."""
+    import inputs
+    import inputs_tryon
+    import tensorflow as tf
+    if net.batch == 'sentences':
+        made = {name: inputs.sentences(rows, 32, trainer.config.model.vocab_size, seed=seed)
+                for name, seed in (('inputs', 3), ('targets', 4))}
+    elif net.batch == 'pictures':
+        made = {'image': inputs.pictures(rows, 224), 'label': inputs.labels(rows)}
+    else:
+        made = inputs_tryon.pairs(rows, trainer.config.model.size) | {'real': inputs.np.ones(rows, 'float32')}
+    return {name: tf.constant(value) for name, value in made.items()}
+
+
+def steps(name: str, rows: int, keys: list[str]) -> dict:
+    """Two steps, in this process: its peak in bytes, the first loss, seconds of the second step."""
+    sys.path[:0] = [str(HERE / 'sides'), str(HERE.parent)]
+    import trained
+    net = NETS[name]
+    trainer = trained.Trained(net.config, *net.keys, *keys)
+    batch = batch_of(net, trainer, rows)
+    loss = trainer.step(batch)
+    started = time.perf_counter()
+    trainer.step(batch)
+    seconds = time.perf_counter() - started
+    return {'peak': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, 'loss': loss, 'seconds': seconds}
+
+
+def measured(name: str, rows: int, keys: list[str]) -> dict:
+    """The same in a process of its own; no peak if it was killed for want of memory."""
+    done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--step', name, str(rows), *keys],
+                          stdout=subprocess.PIPE, text=True, env=os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3'})
+    if done.returncode < 0:
+        return {'peak': float('inf'), 'loss': float('nan'), 'seconds': float('nan')}
+    if done.returncode:
+        sys.exit(f'{name}: a step failed with exit code {done.returncode}.')
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) -> dict:
+    """The most rows whose peak is within `limit`; `small` is a number of rows and their peak."""
+    rows, peak = small
+    other = measured(name, 2 * rows, keys)['peak']
+    a_row = (other - peak) / rows
+    most = int((limit - peak) / a_row) + rows
+    while (found := measured(name, most, keys)['peak']) > limit:
+        most -= max(1, most // 32)
+    return {'rows': most, 'peak': found, 'a row': a_row}
+
+
+def table(found: dict, limit: int) -> str:
+    lines = []
+    for name, result in found.items():
+        net, plain = NETS[name], result['ways']['as it is']
+        lines += [f'**{name}**, {net.rows} {net.unit}', '', '| | peak, GiB | saved | time of a step | first loss |',
+                  '|---|---|---|---|---|']
+        lines += [f'| {way} | {one["peak"] / GIB:.2f} | {1 - one["peak"] / plain["peak"]:.0%} | '
+                  f'{one["seconds"] / plain["seconds"]:.2f} | {one["loss"]:.4f} |'
+                  for way, one in result['ways'].items()]
+        fits = [f'{most["rows"]} {way} ({most["peak"] / GIB:.1f} GiB)' for way, most in result['largest'].items()]
+        lines += ['', f'Within {limit} GiB: {", ".join(fits)}.', '']
+    return '\n'.join(lines)
+
+
+def differences(result: dict) -> list[str]:
+    """Ways whose first loss is another."""
+    plain = result['ways']['as it is']['loss']
+    return [way for way, one in result['ways'].items() if not abs(one['loss'] / plain - 1) < TOLERANCE.get(way, 1e-3)]
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('--out', type=pathlib.Path, required=True)
+    flags.add_argument('--only', nargs='+', choices=NETS, default=[*NETS])
+    flags.add_argument('--limit', type=int, default=16, help='GiB')
+    args = flags.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    path, wrong = args.out / 'memory.json', []
+    found = json.loads(path.read_text()) if path.exists() else {}
+    for name in args.only:
+        rows = NETS[name].rows
+        ways = {}
+        for way, keys in WAYS.items():
+            ways[way] = measured(name, rows, keys)
+            print(f'{name}: {rows} {way}: {ways[way]["peak"] / GIB:.2f} GiB', flush=True)
+        most = {way: largest(name, WAYS[way], (rows, ways[way]['peak']), args.limit * GIB)
+                for way in ('as it is', 'rematerialised')}
+        found[name] = {'ways': ways, 'largest': most}
+        wrong += [f'{name} {way}' for way in differences(found[name])]
+        path.write_text(json.dumps(found, indent=1))
+        (args.out / 'memory.md').write_text(table(found, args.limit))
+    print(table({name: found[name] for name in args.only}, args.limit))
+    if wrong:
+        sys.exit(f'Another loss: {", ".join(wrong)}.')
+
+
+if __name__ == '__main__':
+    if sys.argv[1:2] == ['--step']:
+        print(json.dumps(steps(sys.argv[2], int(sys.argv[3]), sys.argv[4:])))
+    else:
+        main()

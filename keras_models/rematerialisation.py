@@ -1,0 +1,150 @@
+"""Rematerialisation: a net that keeps little of its forward pass and computes the rest again for the backward pass.
+
+Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost": the net is cut into segments, only what passes from
+one to a later one is kept, and a segment's activations come back when its gradients are due. Where to cut is read from
+the functional graph, so no model says anything of it.
+"""
+import contextvars
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+_UNKNOWN = 64  # stands for the length of an axis that only a batch knows; how many rows it has scales all alike
+_LIMITS = 32  # sizes of the largest segment that are tried
+_repeating = contextvars.ContextVar('repeating', default=False)  # replicas are threads, and each has its own
+
+
+class Step(NamedTuple):
+    """An operation of a functional graph.
+
+    Attributes:
+      takes, makes: its KerasTensors; the net's own inputs are among the first.
+      size: how many numbers it makes.
+      held: how many a backward pass wants of it, about: a layer of layers makes as much in each.
+      last: the number of the last step that takes one of them; the number of all steps for the net's outputs.
+      repeatable: whether it may be called again; batch normalisation would update its averages twice.
+    """
+    takes: list
+    makes: list
+    size: int
+    held: int
+    last: int
+    repeatable: bool
+
+
+class Rematerialised:
+    """Calls a functional net in segments. Values and gradients are those of the net itself.
+
+    The last segment is kept whole, since its gradients come first; so is batch normalisation, whose averages a second
+    call would update twice.
+
+    Args:
+      net: as `build` of a model module makes it.
+    """
+
+    def __init__(self, net: keras.Model):
+        self._net, self._segments = net, []
+        steps = graph(net)
+        bounds = [0, *cuts(steps), len(steps)]
+        for start, stop in zip(bounds, bounds[1:]):
+            segment = steps[start:stop]
+            made = {id(tensor) for step in segment for tensor in step.makes}
+            takes = list({id(tensor): tensor for step in segment for tensor in step.takes
+                          if id(tensor) not in made}.values())
+            gives = [tensor for step in segment for tensor in step.makes if step.last >= stop]
+            again = stop < len(steps) and all(step.repeatable for step in segment)
+            self._segments.append((takes, gives, keras.Model(takes, gives), again))
+
+    def __call__(self, inputs, training: bool):
+        """As the net itself: a list of its inputs in order, or a dict by name."""
+        net = self._net
+        values = [inputs[name] for name in net.input_names] if isinstance(inputs, dict) else tf.nest.flatten(inputs)
+        known = {id(tensor): value for tensor, value in zip(net.inputs, values)}
+        for takes, gives, segment, again in self._segments:
+            found = _call(segment, [known[id(tensor)] for tensor in takes], training, again)
+            known |= {id(tensor): value for tensor, value in zip(gives, found)}
+        return tf.nest.pack_sequence_as(net.output, [known[id(tensor)] for tensor in net.outputs])
+
+
+def repeating() -> bool:
+    """Whether what is being called was called before in this pass: layers with a state of their own then leave it."""
+    return _repeating.get()
+
+
+def _call(segment: keras.Model, values: list, training: bool, again: bool) -> list:
+    """Outputs of a segment; if `again`, they are all that is kept of it."""
+    outputs, calls = segment.outputs, 0
+    learned, given = ([n for n, each in enumerate(some) if each.dtype.is_floating] for some in (values, outputs))
+
+    def call(values, repeated):
+        before = _repeating.set(repeated)
+        try:
+            return tf.nest.flatten(segment(values, training=training))
+        finally:
+            _repeating.reset(before)
+    if not (again and given):
+        return call(values, False)
+
+    def run(*some):
+        nonlocal calls
+        known, calls = dict(enumerate(values)) | dict(zip(learned, some)), calls + 1
+        found = call([known[n] for n in range(len(values))], repeated=calls > 1)  # forward, then for the gradients
+        return tuple(found[n] for n in given)
+    found = dict(zip(given, tf.recompute_grad(run)(*(values[n] for n in learned))))
+    if len(given) < len(outputs):  # masks, positions and shapes; what computes the rest here is pruned from the graph
+        found = dict(enumerate(call(values, repeated=True))) | found
+    return [found[n] for n in range(len(outputs))]
+
+
+def graph(net: keras.Model) -> list[Step]:
+    """The operations of a functional net in the order Keras runs them."""
+    depths = net._nodes_by_depth  # noqa: SLF001 (Keras has no public name for it)
+    nodes = [node for depth in sorted(depths, reverse=True) for node in depths[depth] if not node.is_input]
+    last = {id(tensor): n for n, node in enumerate(nodes) for tensor in node.keras_inputs}
+    last |= {id(tensor): len(nodes) for tensor in net.outputs}
+    steps = []
+    for n, node in enumerate(nodes):
+        makes, inside = tf.nest.flatten(node.outputs), [node.layer, *node.layer.submodules]
+        size = sum(_size(tensor.shape) for tensor in makes)
+        steps.append(Step(list(node.keras_inputs), makes, size, size * len(inside),
+                          max(last.get(id(tensor), n) for tensor in makes),
+                          not any(isinstance(layer, keras.layers.BatchNormalization) for layer in inside)))
+    return steps
+
+
+def cuts(steps: list[Step]) -> list[int]:
+    """Before which steps to cut, so that what is kept and the largest segment together are smallest."""
+    found = []
+    for limit in np.geomspace(max(step.held for step in steps), sum(step.held for step in steps), _LIMITS):
+        kept, bounds = _kept(steps, limit)
+        pieces = zip([0, *bounds], [*bounds, len(steps)])
+        found.append((kept + max(sum(step.held for step in steps[start:stop]) for start, stop in pieces), bounds))
+    return min(found)[1]
+
+
+def _kept(steps: list[Step], limit: float) -> tuple[float, list[int]]:
+    """The least that must be kept if no segment holds more than `limit`, and where to cut for it."""
+    best: list[tuple[float, list[int]]] = [(0, [])]  # up to each step
+    for stop in range(1, len(steps) + 1):
+        options, held, kept = [], 0, 0
+        for start in reversed(range(stop)):
+            step = steps[start]
+            held += step.held
+            if start < stop - 1 and (held > limit or not (step.repeatable and steps[stop - 1].repeatable)):
+                break
+            if not step.repeatable:
+                kept += step.held
+            elif step.last >= stop:  # what leaves a segment is kept once
+                kept += step.size
+            before, bounds = best[start]
+            options.append((before + kept, len(bounds), start))
+        least, _, start = min(options)
+        best.append((least, best[start][1] + ([start] if start else [])))
+    return best[-1]
+
+
+def _size(shape: tf.TensorShape) -> int:
+    return math.prod(axis or _UNKNOWN for axis in shape)

@@ -1,0 +1,98 @@
+"""A pass computed twice: values, gradients and states are those of the net itself, and less is kept."""
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_models import prelu_net, rematerialisation, transformer, vgg
+from keras_models.viton import try_on
+
+SEED = tf.constant([1, 2])
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _plain_graphs():
+    """Each graph is run once; rewriting ALIAS's takes longer than that."""
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})
+    yield
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False})
+
+
+def text():
+    net = transformer.build(transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=2))['transformer']
+    ids = tf.constant([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0]])
+    return net, [ids, ids[::-1], SEED]
+
+
+def pictures(paper, **keys):
+    [net] = paper.build(paper.Config(classes=5, **keys)).values()
+    return net, [tf.random.stateless_normal([2, net.input_shape[0][1], net.input_shape[0][2], 3], SEED), SEED]
+
+
+def people(name):
+    config = try_on.Config(preset='official', size=[128, 128], low=[64, 64], segmentation={'width': 0.0625},
+                           geometric_matching={'width': 0.0625}, alias={'width': 0.0625})
+    nets = try_on.build(config) | try_on.discriminators(config)
+    net = nets[name]
+    shapes = dict(zip(net.input_names, net.inputs))
+    draw = {key: tf.random.stateless_uniform([2, *shape.shape[1:]], SEED + n) for n, (key, shape) in
+            enumerate(shapes.items())} | {'seed': SEED}
+    return net, {key: draw[key] for key in shapes}
+
+
+CASES = {
+    'transformer': text,
+    'vgg': lambda: pictures(vgg, variant='A-LRN', crop=32, width=0.05, preset='official'),
+    'prelu': lambda: pictures(prelu_net, variant='A', crop=224, width=0.05),
+    **{name: lambda name=name: people(name) for name in
+       ('segmentation', 'geometric_matching', 'alias', 'segmentation_discriminator', 'alias_discriminator')}}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_values_gradients_and_states_are_the_nets(name):
+    """With dropout, spectral normalisation (whose power iteration steps once a pass) and batch normalisation."""
+    net, given = CASES[name]()
+    states = [variable.numpy() for variable in net.non_trainable_variables]
+
+    @tf.function(autograph=False)
+    def pass_of(called):
+        with tf.GradientTape() as tape:
+            outputs = tf.nest.flatten(called(given, training=True))
+            loss = tf.add_n([tf.reduce_mean(output ** 2) for output in outputs])
+        return outputs, tape.gradient(loss, net.trainable_variables, unconnected_gradients='zero')
+    found = []
+    for called in (net, rematerialisation.Rematerialised(net)):
+        for variable, value in zip(net.non_trainable_variables, states):
+            variable.assign(value)
+        outputs, gradients = pass_of(called)
+        found.append([*outputs, *map(tf.convert_to_tensor, gradients), *net.non_trainable_variables])
+    if states:
+        assert any(np.abs(before - after).max() > 1e-6 for before, after in zip(states, net.non_trainable_variables))
+    for ours, theirs in zip(*found):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5 * max(1e-3, np.abs(theirs).max()))
+
+
+def chain(n):
+    """n steps that take each other's number."""
+    tensors = [object() for _ in range(n + 1)]
+    return [rematerialisation.Step([tensors[i]], [tensors[i + 1]], 1, 1, i + 1, True) for i in range(n)]
+
+
+@pytest.mark.parametrize('n, least', [(16, 7), (100, 19), (400, 39)])
+def test_a_chain_is_kept_in_its_square_root(n, least):
+    """Chen et al. 2016, section 4.1: sqrt(n) segments of sqrt(n); the last needs no number kept at its end."""
+    bounds = rematerialisation.cuts(chain(n))
+    longest = max(np.diff([0, *bounds, n]))
+    assert len(bounds) + longest <= 1.1 * least
+
+
+def test_little_is_kept_of_the_papers_nets():
+    """Of VGG-D's numbers at 224 pixels and the base Transformer's, what is held at once in a backward pass."""
+    for net, most in ((vgg.build(vgg.Config(classes=1000, crop=224))['classifier'], 0.6),
+                      (transformer.build(transformer.Config(vocab_size=8000))['transformer'], 0.2)):
+        steps = rematerialisation.graph(net)
+        bounds = [0, *rematerialisation.cuts(steps), len(steps)]
+        pieces = [steps[start:stop] for start, stop in zip(bounds, bounds[1:])]
+        kept = sum(step.size for piece, stop in zip(pieces, bounds[1:]) for step in piece
+                   if len(steps) > step.last >= stop)
+        largest = max(sum(step.size for step in piece) for piece in pieces)
+        assert kept + largest < most * sum(step.size for step in steps)
