@@ -6,6 +6,7 @@ file under the square is decoded, and that is resampled straight to its pixels. 
 two pixels of the coarser of the two pictures, so that what shrinks is not aliased. Pixels are levels, 0 to 255, RGB.
 """
 import dataclasses
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -53,7 +54,7 @@ class View:
         # With a pixel of border, any place in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
         self._mean_rgb = pixels.mean_rgb.astype(np.float32)
-        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if deviation else np.float32(1)
+        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if deviation else None
 
     @property
     def scale(self) -> int:
@@ -79,8 +80,8 @@ class View:
         less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
         if self._colours is not None:
             alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
-            less -= tf.linalg.matvec(self._colours, alpha)
-        image = (crop_jpeg(encoded, size, whole, offset, self.crop) - less) / self._unit
+            less = _by_rows(tf.subtract, less, tf.linalg.matvec(self._colours, alpha))
+        image = self._centred(crop_jpeg(encoded, size, whole, offset, self.crop), less)
         return tf.cond(u[3] < 0.5, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
 
     def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -89,7 +90,7 @@ class View:
         inside, space = self._space(whole)
         offset = inside + (space - self.crop) // 2
         less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
-        return (crop_jpeg(encoded, size, whole, offset, self.crop) - less) / self._unit
+        return self._centred(crop_jpeg(encoded, size, whole, offset, self.crop), less)
 
     def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
         """All that crops are taken from: the rescaled picture or, with `square`, its centre.
@@ -107,7 +108,12 @@ class View:
         inside, space = self._space(whole)
         shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
         inside += (space - shown) // 2
-        return (resampled(pixels, size, whole, inside, shown) - self._mean(whole, inside, shown)) / self._unit
+        return self._centred(resampled(pixels, size, whole, inside, shown), self._mean(whole, inside, shown))
+
+    def _centred(self, image: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
+        """Levels [h, w, 3] less a mean, [h, w, 3] or [3], in deviations if that is wanted."""
+        image = _by_rows(tf.subtract, image, mean)
+        return image if self._unit is None else _by_rows(tf.divide, image, self._unit)
 
     def _space(self, whole: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Where in the rescaled picture crops may lie: its top and left, and its height and width, int32 [2] each."""
@@ -130,6 +136,18 @@ class View:
         return tf.image.crop_and_resize(self._mean_image, corners, [0], shape)[0]
 
 
+def _by_rows(operation: Callable, image: tf.Tensor, other: tf.Tensor | np.ndarray) -> tf.Tensor:
+    """What an operation makes of an image, [h, w, 3] or [3], and of [3] or what is as large.
+
+    Of a colour a whole row is made first: three numbers at a time, 224 x 224 pixels take 0.33 ms in place of 0.06.
+    """
+    if len(image.shape) == len(other.shape):
+        return operation(image, other)
+    shape = tf.shape(image)
+    rows = tf.reshape(image, [shape[0], 3 * shape[1]])
+    return tf.ensure_shape(tf.reshape(operation(rows, tf.tile(other, shape[1:2])), shape), image.shape)
+
+
 def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
     """Uniform on [0, 1) -> uniform on the whole numbers 0 to `largest`."""
     return tf.cast(u * tf.cast(largest + 1, tf.float32), tf.int32)
@@ -150,6 +168,10 @@ def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.T
               start: tf.Tensor | int = 0) -> tf.Tensor:
     """A part of a picture that was enlarged or reduced.
 
+    This is ScaleAndTranslate with a triangle and antialiasing, to the bit, as two products with sparse matrices: of
+    375 x 500 pixels to 256 x 341 they take 0.7 ms of a core in place of 2.3. Eagerly, starting some sixty operations
+    takes longer than ScaleAndTranslate did, so what is not in a graph should be put in one.
+
     Args:
       pixels: [h, w, 3], uint8 or float32: the picture, or as much of it as the part needs.
       size: int32 [2], height and width of the picture.
@@ -163,9 +185,46 @@ def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.T
     """
     ratio = tf.cast(whole, tf.float64) / tf.cast(size, tf.float64)
     moved = tf.cast(start, tf.float64) * ratio - tf.cast(offset, tf.float64)
-    return tf.raw_ops.ScaleAndTranslate(images=pixels[tf.newaxis], size=shape, scale=tf.cast(ratio, tf.float32),
-                                        translation=tf.cast(moved, tf.float32), kernel_type='triangle',
-                                        antialias=True)[0]
+    given = tf.shape(pixels)
+    with tf.device('CPU:0'):  # a GPU adds in an order of its own
+        rows, columns = _weights(given[:2], shape, tf.cast(ratio, tf.float32), tf.cast(moved, tf.float32))
+        flat = tf.reshape(tf.cast(pixels, tf.float32), [given[0], -1])
+        reduced = tf.reshape(tf.sparse.sparse_dense_matmul(rows, flat), [shape[0], given[1], 3])
+        flat = tf.reshape(tf.transpose(reduced, [1, 0, 2]), [given[1], -1])
+        reduced = tf.reshape(tf.sparse.sparse_dense_matmul(columns, flat), [shape[1], shape[0], 3])
+        return tf.transpose(reduced, [1, 0, 2])
+
+
+def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
+             moved: tf.Tensor) -> tuple[tf.SparseTensor, tf.SparseTensor]:
+    """What each row, and each column, of a part is of those of a picture: [wanted, given] each, of float32.
+
+    It is what ScaleAndTranslate computes for itself, rounded alike, of both sides at once.
+
+    Args:
+      given, wanted: int32 [2], heights and widths.
+      ratio: float32 [2], of a pixel wanted to one given.
+      moved: float32 [2], where the first pixel given begins, in pixels wanted.
+    """
+    pixel = 1 / ratio[:, tf.newaxis]  # [2, 1], in pixels given
+    reach = tf.maximum(pixel, 1)
+    middles = (tf.range(tf.reduce_max(wanted), dtype=tf.float32) + 0.5) * pixel - pixel * moved[:, tf.newaxis]
+    last = given[:, tf.newaxis] - 1
+    first, final = (tf.clip_by_value(tf.cast(at, tf.int32), 0, last) for at in (
+        tf.math.ceil(middles - reach - 0.5), tf.floor(middles + reach - 0.5)))
+    places = first[..., tf.newaxis] + tf.range(tf.reduce_max(final - first) + 1)
+    distances = tf.abs(tf.cast(places, tf.float32) + 0.5 - middles[..., tf.newaxis])
+    weights = tf.maximum(0., 1 - distances * (1 / reach)[..., tf.newaxis])
+    inside = (middles >= 0) & (middles <= tf.cast(last + 1, tf.float32))
+    weights = tf.where((places <= final[..., tf.newaxis]) & inside[..., tf.newaxis], weights, 0.)
+    weights *= tf.math.divide_no_nan(1., tf.cumsum(weights, -1)[..., -1:])  # one after another, as a sum need not be
+    places = tf.minimum(places, last[..., tf.newaxis])
+    lines = tf.broadcast_to(tf.range(tf.shape(places)[1])[:, tf.newaxis], tf.shape(places))
+    indices = tf.cast(tf.stack([lines, places], -1), tf.int64)
+    shapes = tf.cast(tf.stack([wanted, given], 1), tf.int64)
+    rows, columns = (tf.SparseTensor(tf.reshape(indices[side, :wanted[side]], [-1, 2]),
+                                     tf.reshape(weights[side, :wanted[side]], [-1]), shapes[side]) for side in (0, 1))
+    return rows, columns
 
 
 def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int) -> tf.Tensor:

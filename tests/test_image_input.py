@@ -245,6 +245,30 @@ def test_pictures_of_every_kind_are_served():
         np.testing.assert_allclose(view().picture(tf.constant(file.getvalue()), 30), expected, atol=0.05)
 
 
+RESAMPLED = {'enlarged': ((13, 20), (40, 61)), 'reduced': ((375, 500), (256, 341)),
+             'much reduced': ((301, 990), (9, 30)), 'as it is': ((37, 41), (37, 41)),
+             'one side only': ((50, 20), (20, 47)), 'a line': ((1, 300), (8, 2400))}
+
+
+@pytest.mark.parametrize('name', RESAMPLED)
+@pytest.mark.parametrize('dtype', [tf.uint8, tf.float32])
+def test_two_products_resample_to_the_bit_as_tensorflow_does(name, dtype):
+    """All of a picture, parts of it, a part of what it is made of, and beyond its border, in a graph and without."""
+    size, whole = map(np.array, RESAMPLED[name])
+    pixels = tf.cast(np.random.default_rng(0).integers(0, 256, (*size, 3)), dtype) * tf.cast(1 / 3 + 1, dtype)
+    graph = tf.function(image_input.resampled, autograph=False)
+    for offset, stop, start in ((0 * whole, whole, 0 * size), (whole // 3, whole - whole // 4, size // 5),
+                                (whole // 2, whole // 2 + 1, 0 * size), (whole // 2, whole + 7, size // 3)):
+        what = [pixels[start[0]:, start[1]:], *(tf.constant(each, tf.int32) for each in (
+            size, whole, offset, stop - offset, start))]
+        ratio = whole / size
+        expected = tf.raw_ops.ScaleAndTranslate(
+            images=what[0][tf.newaxis], size=what[4], scale=tf.cast(ratio, tf.float32), kernel_type='triangle',
+            translation=tf.cast(start * ratio - offset, tf.float32), antialias=True)[0]
+        for found in (graph(*what), image_input.resampled(*what)):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_the_middle_of_a_picture_is_that_of_the_picture_rescaled():
     pixels = levels(tf.constant(jpeg(301, 187)))
     middle = image_input.central_square(pixels, 100)
