@@ -23,7 +23,7 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, image_labels, image_sources, job, records, splits
+from data_prep import UserError, image_labels, image_sources, job, records, splits, threads
 from data_prep.image_shards import Item, MergedSums, Shard, letter, new_counts, order
 from data_prep.image_sources import BOXES, Source
 from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
@@ -205,15 +205,19 @@ def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
     """Hashes of files, in parts that can be compared apart: (part, [(hash, split, class, name), …])."""
     split, (_, items) = pack
     parts: dict[int, list] = {}
-    for item in map(Item._make, splits.unpack(items)):
-        try:
-            content = image_sources.read(*item[:3])
-        except OSError:
-            continue  # its shard says so
-        if content:
-            digest = hashlib.blake2b(content, digest_size=16)
-            parts.setdefault(digest.digest()[0] % _PARTS, []).append((digest.hexdigest(), split, item.label, item.name))
+    for item, digest in threads.in_order(_hash, map(Item._make, splits.unpack(items))):
+        if digest:
+            parts.setdefault(digest[0] % _PARTS, []).append((digest.hex(), split, item.label, item.name))
     yield from ((part, splits.pack(rows)) for part, rows in parts.items())
+
+
+def _hash(item: Item) -> bytes:
+    """Of a file's content; of an empty one nothing, nor of one that cannot be read, which its shard says."""
+    try:
+        content = image_sources.read(*item[:3])
+    except OSError:
+        return b''
+    return hashlib.blake2b(content, digest_size=16).digest() if content else b''
 
 
 def _find_repeats(part: tuple[int, Iterable[bytes]]) -> Iterator:

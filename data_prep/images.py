@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import image_input
+from data_prep.image_input import SIDE
 
 QUALITY = 95  # of what is encoded here
 MAX_PIXELS = 100_000_000  # of what is decoded, if nothing else is said
@@ -53,7 +54,7 @@ def header(data: bytes, max_pixels: int) -> Header:
             height, width, colours = tf.io.extract_jpeg_shape(data).numpy().tolist()
         except tf.errors.InvalidArgumentError as error:
             raise Unreadable('damaged or cut short: its JPEG header cannot be read') from error
-        if data.count(b'\xff\xda') > SCANS:
+        if _scans(data) > SCANS:
             raise Unreadable(f'over {SCANS} scans, of which each would be decoded over the whole picture')
         found = Header(height, width, colours in (1, 3))
     elif data.startswith(_PNG) and len(data) >= 24 and data[12:16] == b'IHDR':
@@ -66,6 +67,12 @@ def header(data: bytes, max_pixels: int) -> Header:
     if found.height * found.width > max_pixels:
         raise Unreadable(f'{found.width:,} x {found.height:,} pixels are more than data.max_pixels {max_pixels:,}')
     return found
+
+
+def _scans(data: bytes) -> int:
+    """How often a scan can begin in a file: how often the marker's two bytes are in it, wherever."""
+    codes = np.frombuffer(data, np.uint8)  # bytes.count takes six times as long
+    return np.count_nonzero((codes[:-1] == 0xff) & (codes[1:] == 0xda))
 
 
 def _what(data: bytes) -> str:
@@ -93,22 +100,39 @@ def load(data: bytes, head: Header, resize: int | None = None, square: bool = Fa
     Raises:
       Unreadable
     """
-    keep = head.keep
     try:
         pixels = image_input.decoded(data)
         if resize and min(head.height, head.width) > resize:
-            pixels, keep = _levels(image_input.rescale(pixels, resize)), False
-        encoded = data if keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
+            pixels, encoded = (tensor.numpy() for tensor in _reduced(pixels, resize))
+        else:
+            pixels = pixels.numpy()
+            encoded = data if head.keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
         raise Unreadable('damaged or cut short: it cannot be decoded') from error
     height, width, _ = pixels.shape
-    return Picture(encoded, height, width, _middle(pixels).numpy() if square else None)
+    return Picture(encoded, height, width, _middle(pixels) if square else None)
 
 
 def _levels(pixels: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.round(pixels), tf.uint8)
 
 
-@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])  # a graph saves a fifth of the time
-def _middle(pixels: tf.Tensor) -> tf.Tensor:
+# Eagerly, starting their many small operations takes longer than these graphs.
+@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([], tf.int32)])
+def _reduced(pixels: tf.Tensor, side: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Pixels whose shorter side is `side`, and those encoded."""
+    smaller = _levels(image_input.rescale(pixels, side))
+    return smaller, tf.io.encode_jpeg(smaller, quality=QUALITY)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])
+def _central_square(pixels: tf.Tensor) -> tf.Tensor:
     return _levels(image_input.central_square(pixels))
+
+
+def _middle(pixels: np.ndarray) -> np.ndarray:
+    height, width, _ = pixels.shape
+    if min(height, width) != SIDE:
+        return _central_square(pixels).numpy()
+    top, left = (height - SIDE) // 2, (width - SIDE) // 2  # nothing is resampled then, so this is the same
+    return pixels[top:top + SIDE, left:left + SIDE]

@@ -5,7 +5,6 @@ shard's writer reads the files itself, checks them against each other (`tryon_sa
 order of the hash. So memory does not grow with the pictures, and a rerun gives the same bytes. People who are in two
 splits are found by the hashes of their pictures, afterwards.
 """
-import concurrent.futures
 import dataclasses
 import functools
 import hashlib
@@ -20,13 +19,11 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, job, records, splits, tryon_files, tryon_sample
+from data_prep import UserError, job, records, splits, threads, tryon_files, tryon_sample
 from data_prep.tryon import SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_not_worn', 'filtered_repeated', 'dead_letters', 'drawn_pose')
 _PARTS = 64  # in which hashes are compared
-_THREADS = min(8, os.cpu_count() or 1)
-_AT_ONCE = 4 * _THREADS  # samples in memory
 
 
 class Item(NamedTuple):
@@ -207,19 +204,16 @@ class _Shard:
         """Serialized tf.Examples of the usable items, in their order."""
         self.counts['read'] += len(items)
         items = [item for item, repeated in itertools.groupby(items) if self._wanted(item, len(list(repeated)))]
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            for start in range(0, len(items), _AT_ONCE):
-                some = items[start:start + _AT_ONCE]
-                for item, (garment, made) in zip(some, pool.map(self._make, some)):
-                    if isinstance(made, tryon_files.Refused):
-                        self.counts['dead_letters'] += 1
-                        self.letters.append({'file': made.path, 'offset': 0, 'person': item.person,
-                                             'garment': garment, 'reason': made.reason})
-                        continue
-                    self.counts['written'] += 1
-                    self.counts['drawn_pose'] += made.drawn
-                    self.people.append(hashlib.blake2b(made.image, digest_size=16).hexdigest())
-                    yield tryon_sample.example(made, item.person, garment, self._worn(item))
+        for item, (garment, made) in threads.in_order(self._make, items):
+            if isinstance(made, tryon_files.Refused):
+                self.counts['dead_letters'] += 1
+                self.letters.append({'file': made.path, 'offset': 0, 'person': item.person, 'garment': garment,
+                                     'reason': made.reason})
+                continue
+            self.counts['written'] += 1
+            self.counts['drawn_pose'] += made.drawn
+            self.people.append(hashlib.blake2b(made.image, digest_size=16).hexdigest())
+            yield tryon_sample.example(made, item.person, garment, self._worn(item))
 
     def _wanted(self, item: Item, times: int) -> bool:
         """Counts what is not, of an item listed so many times, and says whether its files are to be looked at."""

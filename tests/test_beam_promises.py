@@ -17,7 +17,7 @@ import pytest
 import raw_kinds
 
 from conftest import ROOT
-from data_prep import UserError, archives, image_shards, imagenet_job, job, records, tryon_job, wmt_job
+from data_prep import UserError, archives, imagenet_job, job, records, threads, tryon_job, wmt_job
 from pipelines import artifacts, config, loop, run, strategy, train, trainer
 from pipelines.pipeline import Pipeline
 
@@ -60,8 +60,7 @@ def test_the_same_bytes_whatever_arrives_first(files, finished, kind, tmp_path, 
     def reversed_process(self, element, *rest):
         return process(self, (element[0], [*element[1]][::-1]), *rest)
     monkeypatch.setattr(JOBS[kind]._WriteShard, 'process', reversed_process)
-    for module in (image_shards, tryon_job):
-        monkeypatch.setattr(module, '_AT_ONCE', 1)
+    monkeypatch.setattr(threads, 'AT_ONCE', 1)
     prepare(files[kind], tmp_path / 'again')
     assert digests(tmp_path / 'again') == digests(finished[kind])
 

@@ -1,6 +1,7 @@
 """Labelled pictures through the Beam job: every shape they come in, and every way they may be broken."""
 import collections
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -538,8 +539,10 @@ def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypa
 def test_sums_do_not_depend_on_how_pictures_are_put_together():
     squares = np.random.default_rng(0).integers(0, 256, (7, 256, 256, 3), np.uint8)
     adder = image_shards.PixelSums()
-    whole = adder.add_input(adder.create_accumulator(), squares)
-    parts = [adder.add_input(adder.create_accumulator(), part) for part in np.split(squares, [1, 3])]
+
+    def added(some):
+        return functools.reduce(adder.add_input, some, adder.create_accumulator())
+    whole, parts = added(squares), [added(part) for part in np.split(squares, [1, 3])]
     again = adder.merge_accumulators(parts[::-1])
     for one, other in zip(whole, again):
         np.testing.assert_array_equal(one, other)

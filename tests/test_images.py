@@ -90,6 +90,31 @@ def test_the_middle_is_of_the_picture_as_it_is_stored():
         assert np.abs(square - np.asarray(middle, float)).mean() < 3
 
 
+@pytest.mark.parametrize('height, width', [(256, 256), (256, 411), (300, 256)])
+def test_a_middle_that_is_cut_out_is_the_one_that_would_be_resampled(height, width):
+    levels = np.random.default_rng(0).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    np.testing.assert_array_equal(images._middle(levels), images.image_input.central_square(tf.constant(levels)))
+
+
+@pytest.mark.parametrize('shape, options', [((90, 61), {'resize': 30}), ((300, 411), {'resize': 256}),
+                                            ((40, 70), {}), ((300, 411), {})])
+def test_what_graphs_make_is_what_each_operation_makes_on_its_own(shape, options):
+    data = encoded(height=shape[0], width=shape[1], quality=95)
+    picture = load(data, 1_000_000, square=True, **options)
+    levels = images.image_input.decoded(data)
+    if options:
+        levels = tf.cast(tf.round(images.image_input.rescale(levels, options['resize'])), tf.uint8)
+        assert picture.encoded == tf.io.encode_jpeg(levels, quality=95)
+    assert (picture.height, picture.width) == levels.shape[:2]
+    np.testing.assert_array_equal(picture.square, tf.round(images.image_input.central_square(levels)))
+
+
+@pytest.mark.parametrize('data', [b'', b'\xff', b'\xff\xda', b'\xff\xff\xda\xda\xff\xda\xff',
+                                  encoded(progressive=True)])
+def test_scans_are_counted_wherever_they_seem_to_begin(data):
+    assert images._scans(data) == data.count(b'\xff\xda')
+
+
 def png_of(width, height):
     """A PNG file that says so, and no more."""
     head = b'IHDR' + struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)

@@ -1,0 +1,31 @@
+"""Work of many threads whose results come in order."""
+import collections
+import concurrent.futures
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Given = TypeVar('Given')
+Made = TypeVar('Made')
+THREADS = min(8, os.cpu_count() or 1)
+AT_ONCE = 4 * THREADS  # items in memory
+
+
+def in_order(work: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[tuple[Given, Made]]:
+    """Each item and what comes of it, in the items' order; what `work` raises is raised in its place.
+
+    An item is taken as soon as another's turn has come, so none waits for the slowest of a block.
+    """
+    waiting: collections.deque[tuple[Given, concurrent.futures.Future[Made]]] = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(work, item)))
+                if len(waiting) == AT_ONCE:
+                    item, future = waiting.popleft()
+                    yield item, future.result()
+            while waiting:
+                item, future = waiting.popleft()
+                yield item, future.result()
+        finally:  # nobody waits for the others any more
+            pool.shutdown(wait=False, cancel_futures=True)
