@@ -70,6 +70,20 @@ def make_pairs(folder: pathlib.Path, split: str, count: int, seed: int, chunk: i
                 file.writelines(' '.join(text[a:b]) + '.\n' for a, b in zip(bounds, bounds[1:]))
 
 
+def make(out: pathlib.Path, pairs: int) -> None:
+    """The pairs and a configuration for them, `scale.yaml`; made once for runs with other flags."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / 'scale.yaml').write_text(CONFIG.format(folder=out.resolve()))
+    made = out / f'made-{pairs}'
+    if made.exists():
+        return
+    for old in out.glob('made-*'):
+        old.unlink()
+    for seed, (split, count) in enumerate({'train': pairs, 'validation': HELD_OUT, 'test': HELD_OUT}.items()):
+        make_pairs(out, split, count, seed + 1)
+    made.touch()
+
+
 class Watch(threading.Thread):
     """Samples the resident memory of a process and all below it, by what the child has finished so far."""
 
@@ -143,15 +157,7 @@ def main() -> None:
     flags.add_argument('--out', type=pathlib.Path, required=True, help='a folder; 1 GB a million pairs')
     args, rest = flags.parse_known_args()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / 'scale.yaml').write_text(CONFIG.format(folder=args.out.resolve()))
-    made = args.out / f'made-{args.pairs}'
-    if not made.exists():  # made once for runs with other flags
-        for old in args.out.glob('made-*'):
-            old.unlink()
-        for seed, (split, count) in enumerate({'train': args.pairs, 'validation': HELD_OUT, 'test': HELD_OUT}.items()):
-            make_pairs(args.out, split, count, seed + 1)
-        made.touch()
+    make(args.out, args.pairs)
     watch, seconds, examples = prepare(args.out, rest)
     peak = max(*watch.peaks.values(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)
     size = sum((args.out / f'train.{side}').stat().st_size for side in ('en', 'de'))

@@ -99,11 +99,12 @@ def busy_seconds() -> float:
 
 
 def measure(side: Side, seconds: float) -> dict:
-    """One turn of one side: its rate, and what share of the processors' time others took meanwhile."""
+    """One turn of one side: its rate, its processors' seconds a unit, and what share of their time others took."""
     busy, own = busy_seconds(), side.processor_seconds()
     said = side.say(str(seconds))
-    others = busy_seconds() - busy - (side.processor_seconds() - own)
-    return {'rate': said['units'] / said['seconds'], 'peak_mib': said['peak_mib'],
+    own = side.processor_seconds() - own
+    others = busy_seconds() - busy - own
+    return {'rate': said['units'] / said['seconds'], 'processor': own / said['units'], 'peak_mib': said['peak_mib'],
             'others': max(0.0, others) / said['seconds'] / (os.cpu_count() or 1)}
 
 
@@ -121,6 +122,17 @@ def _difference(one: np.ndarray, other: np.ndarray) -> float:
     return float((one != other).mean() if one.dtype.kind == 'U' else np.abs(one - other).max())
 
 
+def alternate(sides: dict[str, Side], rounds: int, seconds: float) -> tuple[list[dict], list[dict]]:
+    """Rounds in which every side has a turn, by name: the undisturbed, as many as asked for or as can be had, and the
+    disturbed."""
+    kept: list[dict] = []
+    dropped: list[dict] = []
+    while len(kept) < rounds and len(dropped) < rounds:
+        turns = {name: measure(side, seconds) for name, side in sides.items()}
+        (dropped if max(turn['others'] for turn in turns.values()) > DISTURBED else kept).append(turns)
+    return kept, dropped
+
+
 def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: float) -> dict:
     """Makes all sides ready, compares their answers, and lets them work in turn."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -130,11 +142,7 @@ def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: f
             stack.callback(sides[name].close)
             sides[name].say()
         far = dict(zip([*contest.sides][1:], differences([sides[name].answer for name in contest.sides])))
-        kept: list[dict] = []
-        dropped: list[dict] = []
-        while len(kept) < rounds and len(dropped) < rounds:
-            turns = {name: measure(side, seconds) for name, side in sides.items()}
-            (dropped if max(turn['others'] for turn in turns.values()) > DISTURBED else kept).append(turns)
+        kept, dropped = alternate(sides, rounds, seconds)
     return {'differences': far, 'rounds': kept, 'dropped': len(dropped),
             **summary(contest, kept or dropped, undisturbed=bool(kept))}
 
@@ -149,7 +157,8 @@ def summary(contest: Contest, rounds: list[dict], undisturbed: bool) -> dict:
         found = [turns[ours]['rate'] / turns[peer]['rate'] for turns in rounds]
         ratios[peer] = [statistics.median(found), min(found), max(found)]
     return {'undisturbed': undisturbed, 'ratios': ratios,
-            'sides': {name: {'rate': median(name), 'peak_mib': median(name, 'peak_mib'),
+            'sides': {name: {'rate': median(name), 'processor': median(name, 'processor'),
+                             'peak_mib': median(name, 'peak_mib'),
                              'of the ceiling': median(name) * contest.flops / ceiling} for name in contest.sides}}
 
 

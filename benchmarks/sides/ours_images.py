@@ -12,12 +12,12 @@ CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 
 KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
 
 
-def forward(net: str, batch: int, jit: bool = False) -> side.Work:
+def forward(net: str, batch: int, jit: bool = False, crop: int = 224) -> side.Work:
     """Scores of pictures, as `predict` has them."""
-    resolved = config.load(CONFIGS[net], KEYS)
+    resolved = config.load(CONFIGS[net], [*KEYS, f'model.crop={crop}'])
     [model] = classification.build(resolved.model).values()
     model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
-    images, seed = tf.constant(inputs.pictures(batch, 224)), tf.constant(trained.SEED)
+    images, seed = tf.constant(inputs.pictures(batch, crop)), tf.constant(trained.SEED)
     scores = tf.function(lambda images: model([images, seed], training=False), jit_compile=jit or None)
 
     def once():

@@ -12,7 +12,7 @@ SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's
 
 
 class Trained(trainer.Trainer):
-    """The trainer of a shipped configuration on one device; `net` is its first network.
+    """The trainer of a shipped configuration, on one device unless overrides say otherwise; `net` is its first network.
 
     Args:
       name: of the configuration.
@@ -29,6 +29,11 @@ class Trained(trainer.Trainer):
     def _dataset(self, split: str):
         return None
 
+    def shares(self, batch: dict[str, tf.Tensor]):
+        """A batch of all replicas, divided as training divides it: rows go to the replicas in turn."""
+        return self.strategy.experimental_distribute_values_from_function(lambda replica: {
+            name: x[replica.replica_id_in_sync_group::replica.num_replicas_in_sync] for name, x in batch.items()})
+
     def undropped(self, batch: dict[str, tf.Tensor], *which: str) -> tuple[float, list[float]]:
         """The mean loss of a batch, nothing being dropped, and the norms of its gradients by the variables named."""
         variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
@@ -39,8 +44,8 @@ class Trained(trainer.Trainer):
         return float(mean), [float(tf.norm(tf.convert_to_tensor(gradient)))
                              for gradient in tape.gradient(mean, [variables[name] for name in which])]
 
-    def step(self, batch: dict[str, tf.Tensor]) -> float:
-        """Updates the networks; returns the first one's loss."""
+    def step(self, batch) -> float:
+        """Updates the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
         with precision.rewriting(self.config.train.precision, self.whole):
             found = self._train(batch)
         return float(np.divide(*next(pair for name, pair in found.items() if name.startswith('loss/'))))

@@ -1,0 +1,220 @@
+"""What several accelerators would make of a training step: a model in two terms, and what has been published beside it.
+
+    python benchmarks/cost_model.py --out DIR
+    python benchmarks/cost_model.py --out DIR --measured runs/bench/side_by_side.json
+
+Nothing here was measured on an accelerator. Operations, parameters and what dense layers take in come from
+`keras_models` and `configs/`, what accelerators can do from `accelerators.yaml`, and the share of the ceiling a step
+reaches from `make bench` (`--measured`), on whatever machine that was. Leaves cost_model.md in DIR.
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+from typing import Literal, NamedTuple
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+Scheme = Literal['data', 'sharded', 'single']
+SCHEMES: dict[Scheme, str] = {
+    'data': 'data parallel', 'sharded': 'dense layers sharded (Krizhevsky 2014)',
+    'single': 'dense layers on one device (He et al. 2015)'}
+REPLICAS = 1, 2, 4, 8, 32
+FLOAT = 4  # bytes; weights and gradients are float32 whatever layers compute in
+
+LENGTH = 64  # tokens, padded, of a sentence from the middle of WMT's
+
+ASSUMPTIONS = """\
+- The batch is the configuration's, whatever the number of replicas: this is speed-up at equal work, as the papers have
+  it, and not growth of the batch. A batch that cannot be divided by the replicas has no figure.
+- A replica computes its part of the operations at its vendor's peak times the share of the ceiling our step reaches
+  here, which is a share of the rate of a large matrix product on two cores. Large matrix products do not reach the
+  peak of an accelerator either, and a small part of a batch reaches less than a large one, so times are too short.
+- Operations are multiply-adds counted as two, and a backward pass is two forward ones. Reading memory, updates of the
+  weights, input and, for ALIAS, its discriminator and VGG-19's features are not counted.
+- Gradients of all parameters, 4 bytes each, are summed by a ring: every replica sends 2 (n - 1) / n of them, at its
+  published one-way bandwidth and without latency. Past a host the ring is as fast as a host's network ports together.
+- Without overlap the sum begins when the backward pass has ended, which is what our trainer does; time is compute plus
+  exchange. With full overlap it is the larger of the two. What happens lies between.
+- The first number of an efficiency is without overlap, the second with; one is the time of a step on one replica, over
+  n times that on n.
+"""
+
+
+class Accelerator(NamedTuple):
+    """A row of `accelerators.yaml`. `beyond` is 0 where no more than are `together` were ever meant."""
+    peak: float
+    bandwidth: float
+    together: int
+    precision: str
+    source: str
+    beyond: float = 0
+
+
+class Work(NamedTuple):
+    """A training step of a whole batch.
+
+    Attributes:
+      flops: in all.
+      parameters: that learn.
+      rows: that can be divided among replicas.
+      share: of the ceiling that such a step reaches.
+      dense_flops, dense_parameters: those of the dense layers, 0 where they are not told apart.
+      dense_inputs: how many values of a row each dense layer takes in.
+    """
+    flops: float
+    parameters: int
+    rows: int
+    share: float
+    dense_flops: float = 0
+    dense_parameters: int = 0
+    dense_inputs: tuple[int, ...] = ()
+
+
+# Configuration, contest of `make bench`, and the share it found on two cores.
+MODELS = {'Transformer base': ('wmt14_en_de_base', 'transformer_step', 0.75),
+          'Transformer big': ('wmt14_en_de_big', 'transformer_step', 0.75),
+          'VGG-D': ('vgg_d_imagenet', 'vgg16_step', 0.75),
+          'PReLU A': ('prelu_a_imagenet', 'model_a_step', 0.75),
+          'VITON-HD ALIAS': ('viton_hd_alias', 'segmentation_step', 0.75)}
+
+# Model, accelerator, replicas, scheme, what was published and its unit, and where.
+PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
+    ('Transformer base', 'P100', 8, 'data', 0.4, 's a step', 'Vaswani et al. 2017, 5.2'),
+    ('Transformer big', 'P100', 8, 'data', 1.0, 's a step', 'Vaswani et al. 2017, 5.2'),
+    ('VGG-D', 'Titan Black', 4, 'data', 3.75, 'times one', 'Simonyan & Zisserman 2015, 3.3'),
+    ('PReLU A', 'K40', 4, 'single', 3.8, 'times one', 'He et al. 2015, 3'),
+    ('PReLU A', 'K40', 8, 'single', 6.0, 'times one', 'He et al. 2015, 3')]
+
+
+def accelerators() -> dict[str, Accelerator]:
+    return {name: Accelerator(**row) for name, row in yaml.safe_load((HERE / 'accelerators.yaml').read_text()).items()}
+
+
+def work(name: str, share: float) -> Work:
+    """A step of a configuration that ships, by its model's own counts."""
+    from pipelines import config
+    resolved = config.load(name)
+    model, module = resolved.model, resolved.model_module
+    if resolved.input.tokens:
+        from benchmarks import growth
+        rows = resolved.input.tokens // LENGTH // 32 * 32  # as --set input.rows_multiple_of=32 makes them
+        return Work(growth.token_flops(LENGTH, model) * rows * LENGTH, module.parameters(model), rows, share)
+    rows = resolved.input.rows
+    flops = rows * module.flops_per_unit(model)
+    if not hasattr(module, 'costs'):
+        return Work(flops, learned(model, module), rows, share)
+    dense = [cost for cost in module.costs(model) if cost.name.startswith('fc')]
+    return Work(flops, module.parameters(model), rows, share, 6 * rows * sum(cost.macs for cost in dense),
+                sum(cost.parameters for cost in dense), tuple(cost.macs // cost.channels for cost in dense))
+
+
+def learned(model, module) -> int:
+    """Parameters of the try-on networks a run teaches, and of the discriminators beside them."""
+    nets = module.discriminators(model).values()
+    return (sum(module.PARTS[part].parameters(module.part(model, part)) for part in model.learn)
+            + sum(variable.shape.num_elements() for net in nets for variable in net.trainable_variables))
+
+
+def exchanged(step: Work, n: int, scheme: Scheme = 'data') -> float:
+    """Bytes the busiest of n replicas sends a step.
+
+    A ring that sums v values sends 2 (n - 1) / n v from every replica. Sharded dense layers need every layer's inputs
+    of the whole batch on every replica, and its gradients summed: as many bytes as a ring's sum of rows x inputs, by
+    gathering and scattering. On one device, that takes the first layer's inputs in and gives their gradients out.
+    """
+    values = step.parameters
+    if scheme != 'data':
+        inputs = step.dense_inputs if scheme == 'sharded' else step.dense_inputs[:1]
+        values = step.parameters - step.dense_parameters + step.rows * sum(inputs)
+    return 2 * (n - 1) / n * FLOAT * values
+
+
+def seconds(step: Work, on: Accelerator, n: int, scheme: Scheme = 'data', overlap: bool = False) -> float:
+    """Of a step on n replicas."""
+    alone = step.dense_flops if scheme == 'single' else 0
+    compute = ((step.flops - alone) / n + alone) / (on.peak * step.share)
+    exchange = exchanged(step, n, scheme) / (on.bandwidth if n <= on.together else min(on.bandwidth, on.beyond))
+    return max(compute, exchange) if overlap else compute + exchange
+
+
+def efficiency(step: Work, on: Accelerator, n: int, scheme: Scheme = 'data', overlap: bool = False) -> float:
+    return seconds(step, on, 1, scheme) / n / seconds(step, on, n, scheme, overlap)
+
+
+def predictions(steps: dict[str, Work], machines: dict[str, Accelerator]) -> str:
+    """Efficiency at several numbers of replicas, without and with overlap."""
+    rows = ['| accelerator | model | a step on one | ' + ' | '.join(map(str, REPLICAS)) + ' |',
+            '|---|---|---:|' + '---:|' * len(REPLICAS)]
+    for name, on in machines.items():
+        for model, step in steps.items():
+            found = [f'{efficiency(step, on, n):.0%} to {efficiency(step, on, n, overlap=True):.0%}'
+                     if not step.rows % n and (on.beyond or n <= on.together) else '' for n in REPLICAS]
+            rows.append(f'| {name}, {on.precision} | {model} | {seconds(step, on, 1):.3g} s | '
+                        + ' | '.join(found) + ' |')
+    return '\n'.join(rows)
+
+
+def beside_published(steps: dict[str, Work], machines: dict[str, Accelerator]) -> list[tuple]:
+    """(model, accelerator, replicas, scheme, unit, published, where, predicted without overlap)."""
+    found = []
+    for model, machine, n, scheme, value, unit, where in PUBLISHED:
+        step, on = steps[model], machines[machine]
+        ours = seconds(step, on, n, scheme)
+        found.append((model, machine, n, SCHEMES[scheme], unit, value, where,
+                      ours if unit == 's a step' else seconds(step, on, 1, scheme) / ours))
+    return found
+
+
+def exchange_table(steps: dict[str, Work]) -> str:
+    """What each scheme sends a step, for the nets that have dense layers."""
+    rows = ['| net | batch | scheme | MB a replica sends: of 2 | of 4 | of 8 | computed by one alone |',
+            '|---|---:|---|---:|---:|---:|---:|']
+    for model, step in steps.items():
+        for scheme, words in SCHEMES.items() if step.dense_inputs else ():
+            sent = ' | '.join(f'{exchanged(step, n, scheme) / 1e6:,.1f}' for n in (2, 4, 8))
+            alone = step.dense_flops / step.flops if scheme == 'single' else 0
+            rows.append(f'| {model} | {step.rows} | {words} | {sent} | {alone:.1%} |')
+    return '\n'.join(rows)
+
+
+def markdown(steps: dict[str, Work]) -> str:
+    machines = accelerators()
+    published = ['| model | on | scheme | published | this model | its ratio to that | where |',
+                 '|---|---|---|---:|---:|---:|---|']
+    for model, machine, n, scheme, unit, value, where, ours in beside_published(steps, machines):
+        published.append(f'| {model} | {n} {machine} | {scheme} | {value:g} {unit} | {ours:.2f} | {ours / value:.2f} | '
+                         f'{where} |')
+    counted = '\n'.join(f'- {model}: {step.flops:.3g} operations a step, {step.parameters:,} parameters, '
+                        f'{step.share:.0%} of the ceiling.' for model, step in steps.items())
+    sources = '\n'.join(f'- {name}: {on.source}.' for name, on in machines.items())
+    parts = {'Assumptions': ASSUMPTIONS, 'Steps': counted, 'Accelerators': sources,
+             'Efficiency by replicas': predictions(steps, machines), 'Beside what was published': '\n'.join(published),
+             'What is exchanged': exchange_table(steps)}
+    return '\n'.join(f'## {title}\n\n{text.strip()}\n' for title, text in parts.items())
+
+
+def all_steps(measured: dict) -> dict[str, Work]:
+    """Of every model, with the share of the ceiling that `side_by_side.json` holds."""
+    return {model: work(name, measured[contest]['sides']['ours']['of the ceiling'] if contest in measured else share)
+            for model, (name, contest, share) in MODELS.items()}
+
+
+def main() -> None:
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('--out', type=pathlib.Path, required=True)
+    flags.add_argument('--measured', type=pathlib.Path, help='the side_by_side.json of `make bench`')
+    args = flags.parse_args()
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = markdown(all_steps(json.loads(args.measured.read_text()) if args.measured else {}))
+    (args.out / 'cost_model.md').write_text(text)
+    print(text)
+
+
+if __name__ == '__main__':
+    main()
