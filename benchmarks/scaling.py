@@ -4,8 +4,8 @@
 
 The batch, the weights and the cores are the same, so all that is added is what distribution takes: gradients that are
 exchanged, weights that are updated once a replica, and the wait for the slower one. Before anything is timed the losses
-of three steps are compared. The runner is that of `side_by_side.py`: sides take turns, disturbed rounds are dropped, the
-median of the rounds' ratios is what counts.
+of three steps are compared. The runner is that of `side_by_side.py`: sides take turns, disturbed rounds are dropped,
+and the median of the rounds' ratios is what counts.
 
 Two workers are two processes on this machine. TensorFlow gives each of them threads for all cores; `a thread each`
 gives each its half (TF_NUM_INTRAOP_THREADS). `beside each other` lets operations of a step start beside each other, as
