@@ -32,8 +32,9 @@ ASSUMPTIONS = """\
 - The batch is the configuration's, whatever the number of replicas: this is speed-up at equal work, as the papers have
   it, and not growth of the batch. A batch that cannot be divided by the replicas has no figure.
 - A replica computes its part of the operations at its vendor's peak times the share of the ceiling our step reaches
-  here, which is a share of the rate of a large matrix product on two cores. Large matrix products do not reach the
-  peak of an accelerator either, and a small part of a batch reaches less than a large one, so times are too short.
+  in `make bench`, which is a share of the rate of a large matrix product on a CPU, or three quarters where that was not
+  given. Large matrix products do not reach the peak of an accelerator either, and a small part of a batch reaches less
+  than a large one, so times are too short. Speed-ups depend on it less.
 - Operations are multiply-adds counted as two, and a backward pass is two forward ones. Reading memory, updates of the
   weights, input and, for ALIAS, its discriminator and VGG-19's features are not counted.
 - Gradients of all parameters, 4 bytes each, are summed by a ring: every replica sends 2 (n - 1) / n of them, at its
@@ -75,12 +76,13 @@ class Work(NamedTuple):
     dense_inputs: tuple[int, ...] = ()
 
 
-# Configuration, contest of `make bench`, and the share it found on two cores.
-MODELS = {'Transformer base': ('wmt14_en_de_base', 'transformer_step', 0.75),
-          'Transformer big': ('wmt14_en_de_big', 'transformer_step', 0.75),
-          'VGG-D': ('vgg_d_imagenet', 'vgg16_step', 0.75),
-          'PReLU A': ('prelu_a_imagenet', 'model_a_step', 0.75),
-          'VITON-HD ALIAS': ('viton_hd_alias', 'segmentation_step', 0.75)}
+ASSUMED = 0.75  # the share of the ceiling where `--measured` has none
+# Configuration, and the contest of `make bench` whose share of the ceiling counts.
+MODELS = {'Transformer base': ('wmt14_en_de_base', 'transformer_base_step'),
+          'Transformer big': ('wmt14_en_de_big', 'transformer_base_step'),
+          'VGG-D': ('vgg_d_imagenet', 'vgg16_step'),
+          'PReLU A': ('prelu_a_imagenet', 'model_a_step'),
+          'VITON-HD ALIAS': ('viton_hd_alias', 'segmentation_step')}
 
 # Model, accelerator, replicas, scheme, what was published and its unit, and where.
 PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
@@ -200,8 +202,8 @@ def markdown(steps: dict[str, Work]) -> str:
 
 def all_steps(measured: dict) -> dict[str, Work]:
     """Of every model, with the share of the ceiling that `side_by_side.json` holds."""
-    return {model: work(name, measured[contest]['sides']['ours']['of the ceiling'] if contest in measured else share)
-            for model, (name, contest, share) in MODELS.items()}
+    return {model: work(name, measured[contest]['sides']['ours']['of the ceiling'] if contest in measured else ASSUMED)
+            for model, (name, contest) in MODELS.items()}
 
 
 def main() -> None:

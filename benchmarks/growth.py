@@ -31,6 +31,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -43,12 +44,14 @@ VOCABULARY = 37_000
 
 class Study(NamedTuple):
     """What is asked of a size. `cost` and `scale`: the unit of time shown, and how many there are in a second.
-    `theory`: what theory counts of a size, and in what."""
+    `theory`: what theory counts of a size, and in what. `memory`: whether a peak is of the work; those that wait beside
+    each other have it when they draw their weights."""
     size: str
     cost: str
     scale: float
     theory: Callable[[float], float]
     counted: str
+    memory: bool = False
 
 
 def token_flops(length: float, of: transformer.Config | None = None) -> float:
@@ -69,7 +72,7 @@ def picture_flops(pixels: float) -> float:
 STUDIES = {
     'tokens': Study('tokens a sentence', 'ms a token', 1e3, token_flops, 'operations'),
     'images': Study('pixels a picture', 'ms a picture', 1e3, picture_flops, 'operations'),
-    'corpus': Study('lines', 's', 1, lambda lines: lines, 'lines'),
+    'corpus': Study('lines', 's', 1, lambda lines: lines, 'lines', memory=True),
 }
 
 
@@ -148,7 +151,8 @@ def markdown(name: str, result: dict) -> str:
     counted = [study.theory(size) for size in sizes]
     by_theory = powers.line(sizes, counted)
     told = [f'- Time grows with the exponent {powers.power(sizes, times)} (95% interval); by {study.counted} it would '
-            f'be {powers.power(sizes, counted).exponent:.2f}. Memory: {powers.power(sizes, memory)}.',
+            f'be {powers.power(sizes, counted).exponent:.2f}.'
+            + (f' Memory: {powers.power(sizes, memory)}.' if study.memory else ''),
             f'- {study.cost} = {line.fixed * study.scale:.3g} + {line.each * study.scale:.3g} a '
             f'{study.size.split()[0].removesuffix("s")}, at most {line.worst:.0%} off. '
             f'Both parts are as large at {crossing(line)}; by {study.counted} at {crossing(by_theory)}.',
@@ -163,11 +167,13 @@ def crossing(line: powers.Line) -> str:
 
 
 def draw(name: str, result: dict, path: str) -> None:
-    """Time and memory over size, both axes logarithmic, every round a dot; the dashed line is theory's slope."""
+    """Time, and memory where it is the work's, over size, all axes logarithmic, every round a dot; the dashed line is
+    theory's slope."""
     study = STUDIES[name]
-    figure = Figure(figsize=(10, 4.2), layout='constrained')
-    for axes, what, unit, scale in zip(figure.subplots(1, 2), ('seconds', 'mib'), (study.cost, 'MiB at most'),
-                                       (study.scale, 1)):
+    panels = 1 + study.memory
+    figure = Figure(figsize=(5 * panels, 4.2), layout='constrained')
+    for axes, what, unit, scale in zip(figure.subplots(1, panels, squeeze=False)[0], ('seconds', 'mib'),
+                                       (study.cost, 'MiB at most'), (study.scale, 1)):
         sizes, costs = medians(result, what)
         for size in sizes:
             axes.plot([size] * len(result[what][str(size)]), [each * scale for each in result[what][str(size)]], '.',
@@ -181,7 +187,7 @@ def draw(name: str, result: dict, path: str) -> None:
                  xticklabels=[f'{size:,}' for size in sizes],
                  title=f'{name}: {what} ~ size^{powers.power(sizes, costs)}')
         axes.tick_params(axis='x', rotation=30)
-        axes.minorticks_off()
+        axes.xaxis.set_minor_locator(NullLocator())
     figure.savefig(path, dpi=120)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import yaml
 
 from benchmarks import cost_model
 from keras_models import prelu_net, vgg
@@ -92,3 +93,12 @@ def test_the_page_has_every_part_and_no_figure_for_a_batch_that_cannot_be_divide
                                                  'Beside what was published', 'What is exchanged'))
     [row] = [line for line in text.splitlines() if line.startswith('| A100, bfloat16 | VITON-HD ALIAS')]
     assert row.endswith('|  |  |')  # four pairs do not make eight parts
+
+
+def test_shares_of_the_ceiling_are_those_make_bench_found(steps):
+    contests = yaml.safe_load((cost_model.HERE / 'contests.yaml').read_text())
+    assert all(contest in contests and 'flops' in contests[contest] for _, contest in cost_model.MODELS.values())
+    found = cost_model.all_steps({'vgg16_step': {'sides': {'ours': {'of the ceiling': 0.5}}}})
+    assert found['VGG-D'].share == 0.5 and found['PReLU A'] == steps['PReLU A']
+    on = cost_model.accelerators()['P100']
+    assert cost_model.seconds(found['VGG-D'], on, 1) == pytest.approx(1.5 * cost_model.seconds(steps['VGG-D'], on, 1))
