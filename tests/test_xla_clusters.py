@@ -1,0 +1,230 @@
+"""Every hot path is one cluster of XLA's with no way to the host in it: read off the graph and off the HLO."""
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+import tensorflow as tf
+import tiny_classifier
+
+from data_prep import records, subwords, tryon
+from keras_models import classification, educated, learning_machine, perceptual, transformer
+from keras_models.viton import try_on
+from pipelines import config, strategy, trainer
+
+# What in HLO reaches out of a program. A custom call may be anything: of these the targets are listed that compute, on
+# the spot: TopK is XLA:CPU's own, of tf.math.top_k; the others are products and what is fused with them.
+HOST = r'\b(?:infeed|outfeed|send|recv)(?:-done)?\('
+COMPUTING = {'TopK', '__onednn$matmul', '__onednn$softmax', '__onednn$layernorm'}
+# Beside the cluster a training step holds the normalisers, the rate and the updates, one kernel a variable, and nothing
+# else; whoever asks a trained model may do what he likes there, but for what the cluster is for.
+UPDATES = ('Const|Placeholder|NoOp|Identity|IdentityN|Pack|Cast|Pow|AddV2|Mul|Minimum|DivNoNan|ReadVariableOp|'
+           'AssignVariableOp|AssignAddVariableOp|ResourceApplyAdam|ResourceApplyKerasMomentum')
+LAYERS = '.*(Conv|MatMul|Einsum|BatchNorm|Pool)'
+SEED = tf.constant([1, 2])
+
+
+class HotPath(NamedTuple):
+    """`whole` calls `compiled` and does what is to be done besides; `arguments` are of `compiled`, and `stage` says how
+    far XLA is to bring it: see LEARNERS."""
+    whole: tf.types.experimental.ConcreteFunction
+    compiled: tf.types.experimental.GenericFunction
+    arguments: tuple
+    stage: str = 'optimized_hlo'
+
+
+def operations(function) -> Iterator[tf.compat.v1.NodeDef]:
+    """Those of a concrete function and of the functions it calls, but for compiled ones: these are a node each."""
+    graph = function.graph.as_graph_def()
+    library, todo, seen = {each.signature.name: each for each in graph.library.function}, [graph.node], {''}
+    while todo:
+        for node in todo.pop():
+            yield node
+            if not is_cluster(node):
+                called = {value.func.name for value in node.attr.values()} - seen
+                todo += [library[name].node_def for name in called]
+                seen |= called
+
+
+def is_cluster(node) -> bool:
+    return node.attr['_XlaMustCompile'].b
+
+
+def clusters(function, may_be_outside: Callable[[str], bool]) -> int:
+    """The compiled calls of a concrete function, beside which there is nothing but what `may_be_outside`."""
+    found = [*operations(function)]
+    assert not {node.op for node in found if not is_cluster(node) and not may_be_outside(node.op)}
+    return sum(map(is_cluster, found))
+
+
+def assert_stays_on_the_device(function, *arguments, stage='optimized_hlo'):
+    """XLA takes all of `function`, as one module that waits for nobody.
+
+    Raises:
+      ValueError: an operation is not XLA's, and would be the host's.
+    """
+    hlo = function.experimental_get_compiler_ir(*arguments)(stage=stage)
+    assert len(re.findall('^HloModule ', hlo, re.M)) == len(re.findall('^ENTRY ', hlo, re.M)) == 1
+    assert not re.findall(HOST, hlo)
+    assert {*re.findall('custom_call_target="(.*?)"', hlo)} <= COMPUTING
+
+
+# ---- Training: forward and backward of every paper's network
+
+def pictures(side):
+    return {'image': tf.zeros([4, side, side, 3]), 'label': tf.range(4)}
+
+
+PAIRS = {'inputs': tf.ones([4, 8], tf.int32), 'targets': tf.ones([4, 8], tf.int32)}
+PEOPLE = {name: tf.zeros([2, 64, 64, channels]) for name, channels in {
+    'image': 3, 'agnostic': 3, 'pose': 3, 'cloth': 3, 'cloth_mask': 1}.items()} | {
+        name: tf.zeros([2, 64, 64], tf.int32) for name in ('parse', 'agnostic_parse')} | {'real': tf.ones([2])}
+SMALL_PEOPLE = ['input.size=[64, 64]', 'model.size=[64, 64]', 'model.low=[32, 32]', 'model.features=narrow',
+                *(f'model.{part}.width=0.0625' for part in ('segmentation', 'geometric_matching', 'alias'))]
+LAYERS_OF_A_PRELU_NET = '["3x3, 8", "2x2 maxpool, /2", "2x2, 8", "2x2 maxpool, /2", "spp, {3, 2, 1}", "fc, 16"]'
+# Configuration, what makes it small, a batch, and how far XLA is to bring it: to the program it runs, or, where XLA:CPU
+# would take minutes for that, to the one it starts with, in which whatever asks the host is already.
+LEARNERS = {
+    'Transformer': ('wmt14_en_de_base', ['data.vocab_size=40', 'model.vocab_size=40', 'model.N=1', 'model.d_model=16',
+                                         'model.d_ff=32', 'model.h=2'], PAIRS, 'optimized_hlo'),
+    'AlexNet': ('alexnet_imagenet', ['model.classes=5', 'input.crop=64', 'model.width=0.0625'], pictures(64),
+                'optimized_hlo'),
+    'VGG': ('vgg_d_imagenet', ['model.classes=5', 'input.crop=32', 'model.width=0.03125'], pictures(32),
+            'optimized_hlo'),
+    'PReLU net': ('prelu_a_imagenet', ['model.classes=5', 'input.crop=28', f'model.layers={LAYERS_OF_A_PRELU_NET}'],
+                  pictures(28), 'optimized_hlo'),
+    'segmentation': ('viton_hd_segmentation', SMALL_PEOPLE, PEOPLE, 'hlo'),
+    'geometric matching': ('viton_hd_geometric_matching',  # XLA has no normalisation over several replicas
+                           [*SMALL_PEOPLE, 'model.geometric_matching.synchronized=false'], PEOPLE, 'hlo'),
+    'ALIAS': ('viton_hd_alias', SMALL_PEOPLE, PEOPLE, 'hlo'),
+}
+
+
+class Undriven(trainer.Trainer):
+    """A trainer without data."""
+
+    def _dataset(self, split):
+        return None
+
+
+@pytest.fixture(scope='module')
+def learner(tmp_path_factory):
+    """The trainer of one of LEARNERS, the features of its perceptual loss of two maps each; made once."""
+    folder = str(tmp_path_factory.mktemp('examples'))
+    records.write_manifest(folder, [], (), {}, {'padding': 40})
+
+    @functools.cache
+    def made(name):
+        file, overrides, *_ = LEARNERS[name]
+        resolved = config.load(file, [*overrides, 'train.jit=true', 'train.strategy=one_device'])
+        return Undriven(resolved, strategy.make(resolved.train), folder, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perceptual, 'load', lambda path: perceptual.build(dict.fromkeys(perceptual.CHANNELS, 2)))
+        yield made
+
+
+@pytest.mark.parametrize('name', LEARNERS)
+def test_a_training_step_is_one_cluster_and_updates(name, learner):
+    *_, batch, stage = LEARNERS[name]
+    it = learner(name)
+    assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
+    assert_stays_on_the_device(it._compute, batch, SEED, stage=stage)
+
+
+# ---- Serving, and looking up
+
+def beam_search() -> HotPath:
+    model = transformer.Config(vocab_size=40, N=1, d_model=16, d_ff=32, h=2)
+    lines = ['one two three four five six seven eight nine ten eleven twelve'] * 9
+    tokenizer = subwords.Tokenizer(subwords.learn(lines, subwords.Config(vocab_size=40)))
+    asked = transformer.Inference(extra_length=4)
+    served = transformer.serving(transformer.build(model), model, asked, tokenizer, True)
+    return HotPath(served.serve.get_concrete_function(), compiled(lambda ids: served.decode_fixed(ids)),
+                   (PAIRS['inputs'],))
+
+
+def classifier() -> HotPath:
+    model = tiny_classifier.Config()
+    served = tiny_classifier.serving(tiny_classifier.build(model), model, classification.Inference(views=['ten_crop']),
+                                     tiny_classifier.Assets(), True)
+    return HotPath(served.serve.get_concrete_function(), served._net.logits, (tf.zeros([10, 12, 12, 3]),))
+
+
+def try_on_serving(learner) -> HotPath:
+    it = learner('ALIAS')
+    assets = tryon.assets(it._examples, it.config.input)
+    served = try_on.serving(it.nets, it.config.model, try_on.Inference(), assets, True)
+    given = {name: value[0] for name, value in PEOPLE.items() if name != 'real'} | {'removed': tf.zeros([64, 64])}
+    return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')
+
+
+def machines(n: int) -> learning_machine.Machines:
+    return learning_machine.Machines(learning_machine.Config(machines=n, memory=60, cards=50, looked_up=8, tape=40))
+
+
+def looking_up() -> HotPath:
+    population = machines(4)
+    population.jit = True
+    rows, index = tf.range(4), tf.range(population.FIRST, len(population.indexes))
+    board = tf.zeros([4, population.game.size], tf.int32)
+    return HotPath(tf.function(population.think, autograph=False).get_concrete_function(rows, board),
+                   tf.function(population._look_up, autograph=False, jit_compile=True),
+                   (rows, index, population.game.keys(board)))
+
+
+def educated_machine() -> HotPath:
+    player = educated.Player(machines(1), educated.Inference(), True)
+    return HotPath(player.serve.get_concrete_function(), player._think, (tf.zeros([3, 9], tf.int32),))
+
+
+@pytest.mark.parametrize('make, inside', [(beam_search, f'{LAYERS}|While'), (classifier, LAYERS),
+                                          (try_on_serving, LAYERS), (looking_up, 'While'), (educated_machine, 'While')],
+                         ids=lambda value: getattr(value, '__name__', 'inside'))
+def test_a_question_is_one_cluster(make, inside, request):
+    path = make(*map(request.getfixturevalue, inspect.signature(make).parameters))
+    assert clusters(path.whole, lambda op: not re.match(inside, op)) == 1
+    assert_stays_on_the_device(path.compiled, *path.arguments, stage=path.stage)
+
+
+# ---- What is found out
+
+def compiled(function):
+    return tf.function(function, autograph=False, jit_compile=True)
+
+
+@pytest.mark.parametrize('function, named', [
+    (lambda x: 2 * tf.py_function(lambda y: y + 1, [x], tf.float32), 'EagerPyFunc'),
+    (lambda x: 2 * tf.numpy_function(lambda y: y + 1, [x], tf.float32), 'PyFunc'),
+    (lambda x: (tf.print(x), 2 * x)[1], 'StringFormat'),
+    (lambda x: tf.strings.length(tf.strings.as_string(x)), 'AsString')])
+def test_work_of_the_host_in_a_cluster_is_found_out(function, named):
+    with pytest.raises(ValueError, match=f'unsupported operations .*{named}'):
+        assert_stays_on_the_device(compiled(function), tf.ones([2]))
+
+
+@pytest.mark.parametrize('line', [
+    'x = (f32[2], token[]) infeed(token[] t)', 'x = token[] outfeed(f32[2] y, token[] t)',
+    'x = (f32[2], u32[], token[]) send(f32[2] y, token[] t), channel_id=1, is_host_transfer=true',
+    'x = (f32[2], token[]) recv-done((f32[2], u32[], token[]) y), channel_id=2',
+    'x = f32[2] custom-call(f32[2] y), custom_call_target="xla_python_cpu_callback"'])
+def test_a_transfer_in_the_program_is_found_out(line):
+    class Given:
+        def experimental_get_compiler_ir(self):
+            return lambda stage: f'HloModule m\n\nENTRY main {{\n  {line}\n}}\n'
+    with pytest.raises(AssertionError):
+        assert_stays_on_the_device(Given())
+
+
+def test_two_clusters_and_work_beside_one_are_found_out():
+    double = compiled(lambda x: 2 * x)
+
+    def counted(function):
+        return clusters(tf.function(function, autograph=False).get_concrete_function(tf.ones([2, 2])),
+                        re.compile(UPDATES).fullmatch)
+    assert counted(double) == 1 and counted(lambda x: double(double(x))) == 2 and counted(lambda x: 2 * x) == 0
+    in_a_loop = tf.function(lambda x: tf.while_loop(lambda x: True, lambda x: (tf.matmul(x, x),), [x])[0])
+    for beside in (lambda x: tf.matmul(x, x), lambda x: (tf.print(x), x)[1], in_a_loop):
+        with pytest.raises(AssertionError):
+            counted(lambda x, beside=beside: double(beside(x)))
