@@ -121,10 +121,11 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
 
 
 def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
+    """Whether this is a module; of what may also be something within one, without importing that one."""
+    above = name.rpartition('.')[0]
+    if above and not (_is_module(above) and importlib.util.find_spec(above).submodule_search_locations):
         return False
+    return importlib.util.find_spec(name) is not None
 
 
 def source_hash(modules: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_addons as tfa
 from tensorflow import keras
 
 from keras_models.layers import even
@@ -63,6 +62,7 @@ def build(name: str, maps: int, size: list[int], spectral: bool = False, width: 
     Raises:
       ValueError: the smallest maps have one place, and normalised would be zero whatever is seen.
     """
+    import tensorflow_addons as tfa  # for those who train; the others only import this file
     halved = layers + scales - 1
     if max(size) <= 2 ** halved:
         raise ValueError(f'{name} halves its maps {halved} times, so a side must be over {2 ** halved}; the size is '

@@ -1,0 +1,65 @@
+"""What a command imports: `--help` next to nothing, a stage what it uses."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, command
+from pipelines import stage
+
+# What each stage uses of the packages that take long to import, some of them by way of another: TensorFlow Data
+# Validation and Model Analysis are Beam jobs, and what Model Analysis imports is not ours to choose.
+USES = {
+    'prepare': {'apache_beam', 'tensorflow_data_validation', 'sentencepiece'},
+    'train': {'orbit', 'rich'},
+    'export': {'tensorflow_text', 'tensorflow_serving'},
+    'evaluate': {'apache_beam', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'sklearn', 'tensorflow_text',
+                 'sacrebleu', 'matplotlib', 'jinja2', 'rich'},
+    'infra_validate': set(),  # the fresh process it starts loads the model
+    'push': {'jinja2'},
+}
+HEAVY = set().union(*USES.values(), {'tensorflow_addons', 'babel', 'torch', 'ctranslate2', 'seaborn'})
+QUICK = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
+         'train.average_checkpoints=1', 'evaluate.thresholds={bleu: {min: 0}}']
+
+
+def packages(done: subprocess.CompletedProcess) -> set[str]:
+    """Those a process imported, which was started with PYTHONPROFILEIMPORTTIME."""
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {line.split('|')[-1].strip().split('.')[0] for line in done.stderr.splitlines() if
+            line.startswith('import time:')}
+
+
+@pytest.fixture(autouse=True)
+def _told(monkeypatch):
+    monkeypatch.setenv('PYTHONPROFILEIMPORTTIME', '1')
+
+
+@pytest.mark.parametrize('name', [*stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights'])
+def test_help_answers_without_tensorflow(name):
+    """In 0.1 s, where importing TensorFlow takes 4."""
+    found = packages(command(f'pipelines.{name}', '--help'))
+    assert 'argparse' in found and not found & {'tensorflow', 'numpy', 'official', 'keras', *HEAVY}
+
+
+@pytest.fixture(scope='module')
+def imported(config_file, tmp_path_factory) -> dict[str, set[str]]:
+    """The packages each stage imported, run one after another as commands."""
+    flags = ['--config', config_file, '--pipeline_root', str(tmp_path_factory.mktemp('root')),
+             *(part for each in QUICK for part in ('--set', each))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('PYTHONPROFILEIMPORTTIME', '1')
+        return {name: packages(command(f'pipelines.{name}', *flags)) for name in stage.STAGES}
+
+
+@pytest.mark.parametrize('name', stage.STAGES)
+def test_a_stage_imports_what_it_uses(name, imported):
+    assert imported[name] & HEAVY == USES[name]
+
+
+def test_a_configuration_imports_nothing_heavy():
+    code = 'from pipelines import config; [config.load(f"demo_{name}") for name in ("translation", "images", "tryon")]'
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
+                          capture_output=True, text=True, timeout=300)
+    assert not packages(done) & HEAVY
