@@ -68,7 +68,7 @@ class Translator:
 
         def self_attention(n, name, x):
             new = [tf.transpose(each, [0, 2, 1, 3]) for each in stacks.keys_values(name, x)]  # [B, h, K, d]
-            longer.append(tuple(_written(old, step, each) for old, each in zip(cache[n], new)))
+            longer.append(tuple(_written(old, step, R, each) for old, each in zip(cache[n], new)))
             k, v = (tf.reshape(each, [B, c.h, R * K, d]) for each, d in zip(longer[-1], (c.d_k, c.d_v)))
             return heads(name, x, k, v, own)
 
@@ -78,13 +78,15 @@ class Translator:
         return stacks.layers['embedding'](y, to='logits'), longer
 
 
-def _written(cache, step, new):
-    """`cache` [B, h, R, K, d] with `new` [B, h, K, d] at position `step`."""
-    shape = tf.shape(cache)
-    B, h, R = shape[0], shape[1], shape[2]
-    rows = tf.reshape(cache, [B * h * R, -1])
-    rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * R + step)[:, None], tf.reshape(new, [B * h, -1]))
-    return tf.reshape(rows, shape)
+def _written(cache, step, R, new):
+    """`cache` [B, h, R, K, d] with `new` [B, h, K, d] at position `step`.
+
+    It is written in place, as nothing else is asked of `cache`, not even its shape.
+    """
+    B, h, K, d = tf.unstack(tf.shape(new))
+    rows = tf.reshape(cache, [B * h * R, K * d])
+    rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * R + step)[:, None], tf.reshape(new, [B * h, K * d]))
+    return tf.reshape(rows, [B, h, R, K, d])
 
 
 class Translation(tf.Module):

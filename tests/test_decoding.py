@@ -156,3 +156,12 @@ def test_the_loop_ends_when_all_sentences_are_done():
         return tf.tile(tf.one_hot([EOS], 6)[:, None] * 50, [2, 4, 1]), cache
     decoding.beam_search(step_fn, (), no_cache, tf.constant([40, 40]), 40, 4, 0.6, BOS, EOS)
     assert int(steps) == 1
+
+
+@pytest.mark.parametrize('V, n', [(37_000, 8), (360, 8), (360, 2), (37, 8), (64, 8), (9, 8)])
+@pytest.mark.parametrize('levels', [3, 10_000])
+def test_the_best_are_found_in_blocks(V, n, levels):
+    """As `tf.math.top_k` has them: of equals, of which there are many on 3 levels, those of the lowest ids first."""
+    logits = tf.cast(tf.random.stateless_uniform([5, 4, V], [V, levels], 0, levels, tf.int32), tf.float32)
+    for found, expected in zip(decoding._top(logits, n), tf.math.top_k(logits, n)):
+        np.testing.assert_array_equal(found, expected)
