@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 _NEVER = -1e9
-_ROOM = 16  # positions a search that packs has at first
 
 
 def length_penalty(length, alpha: float):
@@ -19,25 +18,25 @@ def length_penalty(length, alpha: float):
 
 
 class _State(NamedTuple):
-    """Of B sentences, K hypotheses each, with room for R positions.
+    """Of B sentences, K hypotheses each, with room for T positions.
 
-    `open_*` are the hypotheses that go on, best first, `ids` and `scores` the best that ended; `slots` [B, K, R] tells
+    `open_*` are the hypotheses that go on, best first, `ids` and `scores` the best that ended; `slots` [B, K, T] tells
     where the cache holds what belongs to an open hypothesis at each position.
     """
     step: tf.Tensor
-    open_ids: tf.Tensor  # [B, K, R]
+    open_ids: tf.Tensor  # [B, K, T]
     open_logp: tf.Tensor  # [B, K]
-    ids: tf.Tensor  # [B, K, R]
+    ids: tf.Tensor  # [B, K, T]
     scores: tf.Tensor  # [B, K]
     done: tf.Tensor  # [B]
     max_length: tf.Tensor  # [B]
-    slots: tf.Tensor  # [B, K, R]
+    slots: tf.Tensor  # [B, K, T]
     context: Any
     cache: Any
 
 
-def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any], Any], max_length: tf.Tensor, T,
-                beam_size: int, alpha: float, bos: int, eos: int, pack: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tensor, T, beam_size: int,
+                alpha: float, bos: int, eos: int, pack: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds for every sentence the hypothesis of highest log P / length_penalty.
 
     A candidate that ends counts as finished only if it is among the `beam_size` best of its step, so that a beam of 1
@@ -49,30 +48,29 @@ def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any]
     its `slots` which of them are its own.
 
     Args:
-      step_fn: (ids [B, K], step, slots [B, K, R], context, cache) -> (logits [B, K, V], cache). At `step` hypothesis k
+      step_fn: (ids [B, K], step, slots [B, K, T], context, cache) -> (logits [B, K, V], cache). At `step` hypothesis k
         writes slot k, and what it may see at t <= step is slot slots[:, k, t].
       context: nest of [B, ...] tensors that stay as they are.
-      cache: (cache or None, B, R) -> a cache with room for R positions, nest of [B, ...], holding what that one held.
+      cache: nest of [B, ...] tensors; with `pack` it may grow from step to step.
       max_length: [B], tokens at most, the end symbol included.
       T: the longest of them that can occur, static under XLA.
-      pack: sentences that are done leave when they are half of those left, and room is made as hypotheses grow. Shapes
-        change in between, which XLA cannot compile.
+      pack: sentences that are done leave when they are half of those left. Shapes change then, which XLA cannot have.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
     B, K = tf.shape(max_length)[0], beam_size
-    R = tf.minimum(_ROOM, T) if pack else T
     # All beams but the first start impossible: K equal hypotheses would stay K equal hypotheses.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
-    blank = tf.zeros([B, K, R], tf.int32)
+    blank = tf.zeros([B, K, T], tf.int32)
     state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), tf.zeros([B], tf.bool), max_length,
-                   blank, context, cache(None, B, R))
+                   blank, context, cache)
 
     def search(state: _State, until: Callable) -> _State:
         def body(*values):
             return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos)
-        return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state))
+        shapes = _any_sizes(state) if pack else None
+        return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state, shapes))
     if not pack:
         state = search(state, lambda state: tf.logical_and(state.step < T, ~tf.reduce_all(state.done)))
         return _answers(state, alpha)
@@ -81,34 +79,28 @@ def beam_search(step_fn: Callable, context: Any, cache: Callable[[Any, Any, Any]
         return tf.size(left) > 0
 
     def go_on(left, ids, scores, *values):
-        """Until half have left or the room is used up; then writes down who is done and packs the others."""
-        state = search(_State(*values), lambda state: tf.logical_and(
-            state.step < tf.shape(state.slots)[2],
-            2 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(state.done)))
-        done = state.done | (state.step >= T)
+        """Until half are done; then writes them down and packs the others."""
+        state = search(_State(*values), lambda state: 2 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(left))
         found, score = _answers(state, alpha)
-        leaving, staying = tf.where(done)[:, 0], tf.where(~done)[:, 0]
+        leaving, staying = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]
         rows = tf.gather(left, leaving)[:, None]
-        found = tf.pad(tf.gather(found, leaving), [[0, 0], [0, T - tf.shape(found)[1]]])
-        ids = tf.tensor_scatter_nd_update(ids, rows, found)
+        ids = tf.tensor_scatter_nd_update(ids, rows, tf.gather(found, leaving))
         scores = tf.tensor_scatter_nd_update(scores, rows, tf.gather(score, leaving))
         packed = _State(state.step, *tf.nest.map_structure(lambda x: tf.gather(x, staying), state[1:]))
-        room = tf.shape(state.slots)[2]
-        more = tf.where(state.step < room, room, tf.minimum(2 * room, T))
-        wider = [[0, 0], [0, 0], [0, more - room]]
-        packed = packed._replace(cache=cache(packed.cache, tf.size(staying), more), **{
-            name: tf.pad(getattr(packed, name), wider) for name in ('open_ids', 'ids', 'slots')})
         return tf.gather(left, staying), ids, scores, *packed
     start = (tf.range(B), tf.zeros([B, T], tf.int32), tf.zeros([B]), *state)
-    shapes = tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), start)
-    _, ids, scores, *_ = tf.while_loop(some_open, go_on, start, shapes)
+    _, ids, scores, *_ = tf.while_loop(some_open, go_on, start, _any_sizes(start))
     return ids, scores
+
+
+def _any_sizes(values: tuple) -> tuple:
+    return tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), values)
 
 
 def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int) -> _State:
     """One position more for every open hypothesis."""
-    step, B, R = state.step, tf.shape(state.done)[0], tf.shape(state.slots)[2]
-    here = tf.range(R) == step  # [R]
+    step, B = state.step, tf.shape(state.done)[0]
+    here = tf.range(tf.shape(state.slots)[2]) == step  # [T]
     last = tf.where(step > 0, tf.gather(state.open_ids, tf.maximum(step - 1, 0), axis=2), bos)
     slots = tf.where(here, tf.range(K)[:, None], state.slots)
     logits, cache = step_fn(last, step, slots, state.context, state.cache)
@@ -116,7 +108,7 @@ def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, e
     # 2K candidates of all: even if K of them end, K open ones are left.
     best, where = tf.math.top_k(tf.reshape(state.open_logp[..., None] + logp, [B, -1]), 2 * K)
     beam, token = where // tf.shape(logp)[2], tf.gather(tf.reshape(token, [B, -1]), where, batch_dims=1)
-    candidates = tf.where(here, token[..., None], tf.gather(state.open_ids, beam, batch_dims=1))  # [B, 2K, R]
+    candidates = tf.where(here, token[..., None], tf.gather(state.open_ids, beam, batch_dims=1))  # [B, 2K, T]
     ends = token == eos
 
     ended = tf.where(ends & (tf.range(2 * K) < K), best / length_penalty(step + 1, alpha), _NEVER)
@@ -165,7 +157,7 @@ def _top(values, n: int):
 
 
 def _answers(state: _State, alpha: float):
-    """The best finished hypothesis, or else the best open one: ids [B, R] and scores [B]."""
+    """The best finished hypothesis, or else the best open one: ids [B, T] and scores [B]."""
     finished = state.scores[:, 0] > _NEVER / 2
     ids = tf.where(finished[:, None], state.ids[:, 0], state.open_ids[:, 0])
     open_score = state.open_logp[:, 0] / length_penalty(state.max_length, alpha)

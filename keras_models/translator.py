@@ -1,5 +1,7 @@
 """A trained Transformer at work: beam search with a key/value cache, text in and text out, and batches of lines."""
+import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 from tensorflow import keras
@@ -30,63 +32,77 @@ class Translator:
         Returns:
           ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
         """
-        c = self.inference
+        c, asked = self.config, self.inference
         lengths = tf.reduce_sum(tf.cast(inputs != PAD, tf.int32), 1)
-        S = inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]
+        T = (inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]) + asked.extra_length
         source = [tuple(tf.transpose(x, [0, 2, 1, 3]) for x in pair)  # [B, h, S, d_k], as products want them
                   for pair in self.stacks.source_keys_values(self.stacks.encoder(inputs))]
+        cache = [tuple(tf.zeros([tf.shape(inputs)[0], c.h, 0 if pack else T, asked.beam_size, d])
+                       for d in (c.d_k, c.d_v)) for _ in range(c.N)]
         return decoding.beam_search(
-            self._step, (source, source_mask(inputs)), self._cache, lengths + c.extra_length, S + c.extra_length,
-            c.beam_size, c.alpha, BOS, EOS, pack)
+            functools.partial(self._step, self._weights(), pack), (source, source_mask(inputs)), cache,
+            lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack)
 
-    def _cache(self, cache, batch, room) -> list:
-        """Keys and values of every layer's self-attention, [B, h, R, K, d]: nothing yet, or those of `cache`."""
-        c, K = self.config, self.inference.beam_size
-        if cache is None:
-            return [tuple(tf.zeros([batch, c.h, room, K, d]) for d in (c.d_k, c.d_v)) for _ in range(c.N)]
-        return tf.nest.map_structure(
-            lambda x: tf.pad(x, [[0, 0], [0, 0], [0, room - tf.shape(x)[2]], [0, 0], [0, 0]]), cache)
+    def _weights(self) -> '_Weights':
+        layers, d_model = self.stacks.layers, self.config.d_model
+        return _Weights(tf.transpose(layers['embedding'].embeddings), [tf.concat([
+            tf.reshape(layers[f'decoder/{n}/self_attention/W_{which}'].kernel, [d_model, -1]) for which in 'QKV'], 1)
+            for n in range(self.config.N)])
 
-    def _step(self, ids, step, slots, context, cache):
+    def _step(self, weights, pack, ids, step, slots, context, cache):
         """One position for every beam: [B, K] ids at `step` -> [B, K, vocab_size] logits and the longer cache.
 
         The K beams of a sentence are K query positions, to the source and to the K slots of every position alike: so
-        neither is copied when beams change places. A mask leaves each beam the slots that are its own.
+        neither is copied when beams change places. A mask leaves each beam the slots that are its own. Keys and values
+        of every layer's self-attention are [B, h, t, K, d] for t positions.
         """
         c, (source, mask) = self.config, context
         stacks, longer = self.stacks, []
-        B, K, R = tf.shape(slots)[0], self.inference.beam_size, tf.shape(slots)[2]
-        own = (slots[..., None] == tf.range(K)) & (tf.range(R) <= step)[:, None]  # [B, K, R, K]
-        own = tf.reshape(own, [B, 1, K, R * K])
+        t = step + 1 if pack else tf.shape(slots)[2]
+        B, K = tf.shape(slots)[0], self.inference.beam_size
+        own = (slots[:, :, :t, None] == tf.range(K)) & (tf.range(t) <= step)[:, None]  # [B, K, t, K]
+        own = tf.reshape(own, [B, 1, K, t * K])
 
-        def heads(name, x, k, v, mask):
-            """x [B, K, d_model] against k, v [B, h, M, d]: `Stacks.multi_head`, its keys in another order."""
-            q = tf.transpose(stacks.layers[f'{name}/W_Q'](x), [0, 2, 1, 3])  # [B, h, K, d_k]
+        def attend(name, q, k, v, mask):
+            """q [B, h, K, d_k] against k, v [B, h, M, d]: `Stacks.multi_head`, its axes in another order."""
             z = tf.matmul(q, k, transpose_b=True) * c.d_k ** -0.5
             weights = tf.nn.softmax(z + tf.where(mask, 0.0, -1e9))
             return stacks.layers[f'{name}/W_O'](tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]))
 
         def self_attention(n, name, x):
-            new = [tf.transpose(each, [0, 2, 1, 3]) for each in stacks.keys_values(name, x)]  # [B, h, K, d]
-            longer.append(tuple(_written(old, step, R, each) for old, each in zip(cache[n], new)))
-            k, v = (tf.reshape(each, [B, c.h, R * K, d]) for each, d in zip(longer[-1], (c.d_k, c.d_v)))
-            return heads(name, x, k, v, own)
+            new = tf.matmul(tf.reshape(x, [B * K, c.d_model]), weights.self_attention[n])
+            q, k, v = (tf.transpose(tf.reshape(each, [B, K, c.h, -1]), [0, 2, 1, 3])
+                       for each in tf.split(new, [c.h * d for d in (c.d_k, c.d_k, c.d_v)], 1))  # [B, h, K, d]
+            longer.append(tuple(tf.concat([old, each[:, :, None]], 2) if pack else _written(old, step, each)
+                                for old, each in zip(cache[n], (k, v))))
+            k, v = (tf.reshape(each, [B, c.h, t * K, d]) for each, d in zip(longer[-1], (c.d_k, c.d_v)))
+            return attend(name, q, k, v, own)
 
         def source_attention(n, name, x):
-            return heads(name, x, *source[n], mask)
+            return attend(name, tf.transpose(stacks.layers[f'{name}/W_Q'](x), [0, 2, 1, 3]), *source[n], mask)
         y = stacks.decoder(stacks.embed('decoder', ids, step[None]), self_attention, source_attention)
-        return stacks.layers['embedding'](y, to='logits'), longer
+        logits = tf.matmul(tf.reshape(y, [B * K, c.d_model]), weights.words)
+        return tf.reshape(logits, [B, K, c.vocab_size]), longer
 
 
-def _written(cache, step, R, new):
-    """`cache` [B, h, R, K, d] with `new` [B, h, K, d] at position `step`.
+class _Weights(NamedTuple):
+    """What a search makes of the layers' weights once, so that its steps take less.
 
-    It is written in place, as nothing else is asked of `cache`, not even its shape.
+    Attributes:
+      words: [d_model, vocab_size], the embedding. Products of 128 rows by it take 24 ms in place of 39, of 16 rows 6 in
+        place of 20, where it is 37,000 words; transposing takes 60.
+      self_attention: [d_model, h (2 d_k + d_v)] a layer, W_Q, W_K and W_V side by side: 1.6 ms in place of 2.6.
     """
-    B, h, K, d = tf.unstack(tf.shape(new))
-    rows = tf.reshape(cache, [B * h * R, K * d])
-    rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * R + step)[:, None], tf.reshape(new, [B * h, K * d]))
-    return tf.reshape(rows, [B, h, R, K, d])
+    words: tf.Tensor
+    self_attention: list[tf.Tensor]
+
+
+def _written(cache, step, new):
+    """`cache` [B, h, T, K, d] with `new` [B, h, K, d] at position `step`."""
+    B, h, T, *_ = tf.unstack(tf.shape(cache))
+    rows = tf.reshape(cache, [B * h * T, -1])
+    rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * T + step)[:, None], tf.reshape(new, [B * h, -1]))
+    return tf.reshape(rows, tf.shape(cache))
 
 
 class Translation(tf.Module):

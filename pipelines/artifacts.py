@@ -123,7 +123,8 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
 def _is_module(name: str) -> bool:
     """Whether this is a module; of what may also be something within one, without importing that one."""
     above = name.rpartition('.')[0]
-    if above and not (_is_module(above) and importlib.util.find_spec(above).submodule_search_locations):
+    package = importlib.util.find_spec(above) if above and _is_module(above) else None
+    if above and not (package and package.submodule_search_locations):
         return False
     return importlib.util.find_spec(name) is not None
 
