@@ -122,10 +122,10 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
 
 def _is_module(name: str) -> bool:
     """Whether this is a module; of what may also be something within one, without importing that one."""
-    above = name.rpartition('.')[0]
-    package = importlib.util.find_spec(above) if above and _is_module(above) else None
-    if above and not (package and package.submodule_search_locations):
-        return False
+    if above := name.rpartition('.')[0]:
+        package = importlib.util.find_spec(above) if _is_module(above) else None
+        if package is None or not package.submodule_search_locations:
+            return False
     return importlib.util.find_spec(name) is not None
 
 

@@ -88,6 +88,21 @@ def test_the_same_bytes_again_whatever_the_blocks(files, tmp_path):
     assert digests[0] == digests[1] == digests[2]
 
 
+def test_a_message_filled_again_is_one_made_anew():
+    """Bytes of rows that follow longer and shorter ones, with and without a kind and ids."""
+    rows = [('one two', 'ein zwei', 'date'), ('é', ''), ('a', 'b', ''), ('one two three', 'x', 'number')]
+    ids = [([5, 300, 70000, 2], [2]), ([2], []), ([], [9, 2]), ([7, 2], [8, 9, 2])]
+    serialize = wmt_job._serializer()
+    for row, (inputs, targets) in zip(rows, ids):
+        texts = dict(zip(('source', 'target', 'kind'), (*row, '')))
+        feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+                   for name, text in texts.items()}
+        feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=each))
+                    for name, each in (('inputs', inputs), ('targets', targets))}
+        anew = tf.train.Example(features=tf.train.Features(feature=feature))
+        assert serialize(row, inputs, targets) == anew.SerializeToString(deterministic=True)
+
+
 def test_counts_reconcile_and_dead_letters_say_where(files, tmp_path):
     lines = [line.encode() for line in SOURCE]
     lines[3], lines[10], lines[11] = b'caf\xe9', b'', b'word ' * 400
