@@ -4,10 +4,10 @@ from pipelines.config import Config
 # A training step's rate compiled by XLA over that of TensorFlow's graph with oneDNN, in float32 on two cores (Zen 4):
 # `python benchmarks/side_by_side.py --only xla_transformer_step … --out DIR`. On accelerators XLA is the fast path, and
 # the only one on TPUs; there was none to measure it on.
-ON_CPU = {'keras_models.transformer': 0.87,
-          'keras_models.alexnet': 0.61,
-          'keras_models.vgg': 0.66,
-          'keras_models.prelu_net': 0.66,
+ON_CPU = {'keras_models.transformer': 0.81,
+          'keras_models.alexnet': 0.57,
+          'keras_models.vgg': 0.74,
+          'keras_models.prelu_net': 0.80,
           'keras_models.viton.try_on': 0.7,
           'keras_models.school': 2.3}  # looking up: `python benchmarks/machine_moves.py`
 
