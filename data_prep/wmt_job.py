@@ -5,7 +5,6 @@ few numbers; the writer of a shard reads its blocks' bytes itself, tokenises the
 does not grow with the corpus and a rerun gives the same bytes. The subwords are learned in the same job, from a sample
 chosen by a stable hash. Duplicates are found by the held-out pairs' hashes, which every writer gets whole.
 """
-import concurrent.futures
 import contextlib
 import gc
 import hashlib
@@ -19,7 +18,7 @@ import tensorflow as tf
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import UserError, job, records, subwords, text_files
+from data_prep import UserError, job, records, subwords, text_files, threads
 from data_prep.text_files import Block, Source
 from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
 
@@ -212,11 +211,15 @@ class _WriteShard(beam.DoFn):
         hashes = {other: np.unique(np.frombuffer(b''.join(part for whose, part in held_out if whose == other),
                                                  np.uint64))
                   for other in SPLITS if f'in_{other}' in counts}
+
+        def encode(rows):
+            return [subwords.encoder(vocabulary)([row[side] for row in rows]) for side in (0, 1)]
         try:
             found = (self._repeated(split, _read(block, split, counts, dead), hashes, counts)
                      for block in sorted(blocks, key=lambda block: block.first))
             with _without_collecting():
-                for rows, ids in _encoded(found, vocabulary):
+                # SentencePiece does not hold the interpreter: a block is encoded while the one before is written.
+                for rows, ids in threads.in_order(encode, filter(None, found), threads=1, at_once=2):
                     self._write(split, rows, ids, writer, counts)
             entry = writer.close()
         except BaseException:
@@ -261,21 +264,6 @@ def _without_collecting():
     finally:
         if collects:
             gc.enable()
-
-
-def _encoded(blocks: Iterable[list[tuple[str, ...]]], vocabulary: bytes) -> Iterator[tuple[list, list]]:
-    """Blocks' rows and their ids, of either side. SentencePiece does not hold the interpreter: a thread encodes a block
-    while the one before is written and the one after is read."""
-    def encode(rows):
-        return rows, [subwords.encoder(vocabulary)([row[side] for row in rows]) for side in (0, 1)]
-    ahead = None
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        for rows in filter(None, blocks):
-            before, ahead = ahead, thread.submit(encode, rows)
-            if before:
-                yield before.result()
-        if ahead:
-            yield ahead.result()
 
 
 def _read(block: Block, split: str, counts: dict[str, int], dead: list[dict]) -> list[tuple[str, ...]]:

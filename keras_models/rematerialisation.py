@@ -5,6 +5,7 @@ one to a later one is kept, and a segment's activations come back when its gradi
 the functional graph, so no model says anything of it.
 """
 import contextvars
+import itertools
 import math
 from typing import NamedTuple
 
@@ -48,8 +49,7 @@ class Rematerialised:
     def __init__(self, net: keras.Model):
         self._net, self._segments = net, []
         steps = graph(net)
-        bounds = [0, *cuts(steps), len(steps)]
-        for start, stop in zip(bounds, bounds[1:]):
+        for start, stop in pieces(steps, cuts(steps)):
             segment = steps[start:stop]
             made = {id(tensor) for step in segment for tensor in step.makes}
             takes = list({id(tensor): tensor for step in segment for tensor in step.takes
@@ -120,9 +120,14 @@ def cuts(steps: list[Step]) -> list[int]:
     found = []
     for limit in np.geomspace(max(step.held for step in steps), sum(step.held for step in steps), _LIMITS):
         kept, bounds = _kept(steps, limit)
-        pieces = zip([0, *bounds], [*bounds, len(steps)])
-        found.append((kept + max(sum(step.held for step in steps[start:stop]) for start, stop in pieces), bounds))
+        largest = max(sum(step.held for step in steps[start:stop]) for start, stop in pieces(steps, bounds))
+        found.append((kept + largest, bounds))
     return min(found)[1]
+
+
+def pieces(steps: list[Step], bounds: list[int]) -> list[tuple[int, int]]:
+    """Where each segment starts and stops."""
+    return list(itertools.pairwise([0, *bounds, len(steps)]))
 
 
 def _kept(steps: list[Step], limit: float) -> tuple[float, list[int]]:

@@ -101,6 +101,14 @@ def models(tmp_path_factory):
     return {suffix: tiny_text_model.save(folder, suffix) for suffix in '!?.'}
 
 
+@pytest.fixture(scope='module')
+def plain_graphs():
+    """For graphs that are run a few times: rewriting one of 35,000 operations takes as long as building it."""
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})
+    yield
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False})
+
+
 @pytest.fixture
 def destination(tmp_path):
     return str(tmp_path / 'serving' / 'shouter')

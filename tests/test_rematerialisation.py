@@ -6,15 +6,8 @@ import tensorflow as tf
 from keras_models import prelu_net, rematerialisation, transformer, vgg
 from keras_models.viton import try_on
 
+pytestmark = pytest.mark.usefixtures('plain_graphs')
 SEED = tf.constant([1, 2])
-
-
-@pytest.fixture(scope='module', autouse=True)
-def _plain_graphs():
-    """Each graph is run once; rewriting ALIAS's takes longer than that."""
-    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})
-    yield
-    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False})
 
 
 def text():
@@ -90,9 +83,7 @@ def test_little_is_kept_of_the_papers_nets():
     for net, most in ((vgg.build(vgg.Config(classes=1000, crop=224))['classifier'], 0.6),
                       (transformer.build(transformer.Config(vocab_size=8000))['transformer'], 0.2)):
         steps = rematerialisation.graph(net)
-        bounds = [0, *rematerialisation.cuts(steps), len(steps)]
-        pieces = [steps[start:stop] for start, stop in zip(bounds, bounds[1:])]
-        kept = sum(step.size for piece, stop in zip(pieces, bounds[1:]) for step in piece
-                   if len(steps) > step.last >= stop)
-        largest = max(sum(step.size for step in piece) for piece in pieces)
+        pieces = rematerialisation.pieces(steps, rematerialisation.cuts(steps))
+        kept = sum(step.size for start, stop in pieces for step in steps[start:stop] if len(steps) > step.last >= stop)
+        largest = max(sum(step.size for step in steps[start:stop]) for start, stop in pieces)
         assert kept + largest < most * sum(step.size for step in steps)

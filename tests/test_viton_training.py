@@ -28,16 +28,9 @@ model:
   alias: {{width: 0.0625, lambda_percept: 0}}
 train: {{steps: 4, checkpoint_every: 2, validate_every: 4, log_every: 2, average_checkpoints: 1}}
 """
+pytestmark = pytest.mark.usefixtures('plain_graphs')
 LEARNING = {'segmentation', 'segmentation_discriminator', 'geometric_matching', 'alias', 'alias_discriminator'}
 SEED = tf.constant([1, 2])
-
-
-@pytest.fixture(scope='module', autouse=True)
-def _plain_graphs():
-    """Rewriting a graph of 35,000 operations takes as long as building it; here each is run a few times."""
-    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})
-    yield
-    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': False})
 
 
 @pytest.fixture(scope='module')

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import records
-from pipelines import config, precision, strategy, trainer
+from pipelines import config, jit, precision, strategy, trainer
 
 SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's threads before there are any
 
@@ -21,9 +21,8 @@ class Trained(trainer.Trainer):
 
     def __init__(self, name: str, *overrides: str):
         resolved = config.load(name, ['train.strategy=one_device', *overrides])
-        jit = bool(resolved.train.jit) and resolved.train.jit != 'auto'
         with mock.patch.object(records, 'read_manifest', return_value={}), tempfile.TemporaryDirectory() as folder:
-            super().__init__(resolved, strategy.make(resolved.train), folder, jit)
+            super().__init__(resolved, strategy.make(resolved.train), folder, jit.decided(resolved, accelerated=False))
         self.net = next(iter(self.nets.values()))
 
     def _dataset(self, split: str):
