@@ -9,7 +9,8 @@ and the median of the rounds' ratios is what counts.
 
 Two workers are two processes on this machine. TensorFlow gives each of them threads for all cores; `a thread each`
 gives each its half (TF_NUM_INTRAOP_THREADS). `beside each other` lets operations of a step start beside each other, as
-`--strategy mirrored` does not on CPUs, to show what it costs that weights repeat to the bit.
+`--strategy mirrored` does not on CPUs, to show what it costs that weights repeat to the bit. `dense layers on one` is
+He et al.'s scheme, train.dense_layers=one_device.
 
 Leaves scaling.json, scaling.md and scaling.png in DIR, and in the second the bytes replicas would exchange in VGG-D and
 PReLU net A if their dense layers were not data parallel. With exit code 1 if losses differ.
@@ -29,11 +30,13 @@ SIDES = {'one device': 'strategy=one_device', 'two logical devices': 'strategy=m
          'two logical devices, operations beside each other': 'strategy=mirrored beside=true',
          'two workers': 'strategy=multi_worker_mirrored',
          'two workers, a thread each': 'strategy=multi_worker_mirrored threads=1'}
+HYBRID = {'two logical devices, dense layers on one': 'strategy=mirrored dense_layers=one_device'}  # of image nets
 
 
 def contest(net: str, rows: int) -> side_by_side.Contest:
     """One device is the first side; the others' ratio is its rate over theirs, so 1.1 is a tenth more time."""
-    sides = {name: f'ours_scaling.py step net={net} batch={rows} {values}' for name, values in SIDES.items()}
+    known = SIDES if net == 'transformer' else SIDES | HYBRID
+    sides = {name: f'ours_scaling.py step net={net} batch={rows} {values}' for name, values in known.items()}
     return side_by_side.Contest('steps', sides, {name: 1 + AIM for name in [*sides][1:]})
 
 

@@ -22,12 +22,14 @@ class Step(NamedTuple):
     """An operation of a functional graph.
 
     Attributes:
+      layer: what computes it.
       takes, makes: its KerasTensors; the net's own inputs are among the first.
       size: how many numbers it makes.
       held: how many a backward pass wants of it, about: a layer of layers makes as much in each.
       last: the number of the last step that takes one of them; the number of all steps for the net's outputs.
       repeatable: whether it may be called again; batch normalisation would update its averages twice.
     """
+    layer: keras.layers.Layer
     takes: list
     makes: list
     size: int
@@ -109,7 +111,7 @@ def graph(net: keras.Model) -> list[Step]:
     for n, node in enumerate(nodes):
         makes, inside = tf.nest.flatten(node.outputs), [node.layer, *node.layer.submodules]
         size = sum(_size(tensor.shape) for tensor in makes)
-        steps.append(Step(list(node.keras_inputs), makes, size, size * len(inside),
+        steps.append(Step(node.layer, list(node.keras_inputs), makes, size, size * len(inside),
                           max(last.get(id(tensor), n) for tensor in makes),
                           not any(isinstance(layer, keras.layers.BatchNormalization) for layer in inside)))
     return steps

@@ -33,8 +33,9 @@ class TrainConfig:
     `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and updates in float32. With
     `gradient_accumulation_steps` a batch is taken in so many parts and its summed gradients applied once: the same
     update in less memory. So is that of `rematerialise`, which computes most of the forward pass again for the backward
-    pass instead of keeping it. `init_from` names weights to start from: a checkpoint, a ModelRun, an exported model or
-    the folder of its pushed versions; of a list each gives the networks it holds.
+    pass instead of keeping it. `dense_layers: one_device` keeps those of an image net on the first of several devices
+    (`pipelines/hybrid.py`). `init_from` names weights to start from: a checkpoint, a ModelRun, an exported model or the
+    folder of its pushed versions; of a list each gives the networks it holds.
     """
     steps: int = 100000
     init_from: str | list[str] = ''
@@ -44,6 +45,7 @@ class TrainConfig:
     precision: Literal['float32', 'bfloat16'] = 'float32'
     gradient_accumulation_steps: int = 1
     rematerialise: bool = False
+    dense_layers: Literal['every_device', 'one_device'] = 'every_device'
     log_every: int = 50
     checkpoint_every: int = 1000
     validate_every: int = 1000

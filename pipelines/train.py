@@ -16,10 +16,11 @@ def execute(context: stage.Context) -> None:
 
 def check(config) -> None:
     from data_prep import UserError
-    from pipelines import strategy
+    from pipelines import hybrid, strategy
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_module.__name__} is not trained; run `python -m pipelines.{name}`.')
     strategy.check(config.train)
+    hybrid.check(config)
     given_weights(config)
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
 from keras_models import layers, rematerialisation
-from pipelines import checkpoints, jit, loop, precision
+from pipelines import checkpoints, hybrid, jit, loop, precision
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
@@ -39,7 +39,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, compiled: bool):
         self.config, self.strategy = config, strategy
         self.model, self.data = config.model_module, config.data_module
+        self.compiled = compiled
         self.whole = compiled or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
+        self.hybrid = config.train.dense_layers == 'one_device' and strategy.num_replicas_in_sync > 1
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
@@ -48,9 +50,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             with precision.policy(config.train.precision, self.whole):
                 self.nets = self.model.build(config.model) | self._others('discriminators')
                 frozen = self._others('frozen')
-            self._asked = self.nets | frozen
-            self._taught = self._asked if not config.train.rematerialise else {
-                name: rematerialisation.Rematerialised(net) for name, net in self._asked.items()}
+            self._asked, self._taught = (self._called(self.nets | frozen, again)
+                                         for again in (False, config.train.rematerialise))
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
@@ -61,8 +62,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
                           if hasattr(optimizer, 'schedule')}
         # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
-        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True) if compiled else
-                         self._forward_backward)
+        # Nor could the first device's dense layers, and hybrid nets compile their halves.
+        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
+                         if compiled and not self.hybrid else self._forward_backward)
         self._examples = examples
         self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
@@ -72,6 +74,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def _others(self, which: str) -> dict[str, tf.keras.Model]:
         return getattr(self.model, which, lambda config: {})(self.config.model)
+
+    def _called(self, nets: dict, again: bool) -> dict:
+        """The nets as losses call them; `again`: most of the forward pass is computed a second time, not kept."""
+        if self.hybrid:
+            return {name: hybrid.Hybrid(net, self.compiled, again) for name, net in nets.items()}
+        return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if again else nets
 
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
@@ -180,7 +188,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
             normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
             scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
-            optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
+            if self.hybrid:
+                self._taught[name].update(optimizer, scaled)
+            else:
+                optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
         self.global_step.assign_add(1)
         return {f'loss/{name}': value for name, value in losses.items()} | metrics
 

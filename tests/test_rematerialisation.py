@@ -67,7 +67,7 @@ def test_values_gradients_and_states_are_the_nets(name):
 def chain(n):
     """n steps that take each other's number."""
     tensors = [object() for _ in range(n + 1)]
-    return [rematerialisation.Step([tensors[i]], [tensors[i + 1]], 1, 1, i + 1, True) for i in range(n)]
+    return [rematerialisation.Step(None, [tensors[i]], [tensors[i + 1]], 1, 1, i + 1, True) for i in range(n)]
 
 
 @pytest.mark.parametrize('n, least', [(16, 7), (100, 19), (400, 39)])

@@ -26,10 +26,12 @@ NETS = {  # a configuration, what is other here, and a batch; nothing is dropped
 }
 
 
-def trainer(net: str, strategy: str, batch: int) -> tuple[trained.Trained, dict[str, tf.Tensor]]:
+def trainer(net: str, strategy: str, batch: int,
+            dense_layers: str = 'every_device') -> tuple[trained.Trained, dict[str, tf.Tensor]]:
     """A net's trainer, drawn from one seed, and a batch of so many rows for all replicas."""
     name, overrides = NETS[net]
-    made = trained.Trained(name, *overrides, f'train.strategy={strategy}')
+    made = trained.Trained(name, *overrides, f'train.strategy={strategy}',
+                           f'train.dense_layers={dense_layers}')
     if net == 'transformer':
         length, V = 64, made.config.model.vocab_size
         given = {'inputs': inputs.sentences(batch, length, V), 'targets': inputs.sentences(batch, length, V, seed=4)}
@@ -39,7 +41,8 @@ def trainer(net: str, strategy: str, batch: int) -> tuple[trained.Trained, dict[
     return made, {key: tf.constant(value) for key, value in given.items()}
 
 
-def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = False) -> side.Work:
+def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = False,
+         dense_layers: str = 'every_device') -> side.Work:
     """A unit is a step of the whole batch.
 
     `threads`: that an operation may use, in every process; 0 leaves it to TensorFlow, which takes all cores.
@@ -49,7 +52,7 @@ def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = F
         os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     other = second_worker() if strategy == 'multi_worker_mirrored' else None
     with mock.patch.object(strategies, 'one_by_one') if beside else contextlib.nullcontext():
-        made, given = trainer(net, strategy, batch)
+        made, given = trainer(net, strategy, batch, dense_layers)
     given = made.shares(given)
 
     def once():
