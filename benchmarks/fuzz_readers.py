@@ -32,6 +32,9 @@ from data_prep import (
     records,
     sample_people,
     text_files,
+    tree_files,
+    treebank,
+    treebank_job,
     tryon_files,
     tryon_sample,
     wmt,
@@ -76,6 +79,23 @@ def _text(name: str, *seeds: bytes):
             blocks = text_files.scan(source, text_files.unpack(source, str(folder)), 3 if len(data) < 4096 else 2000,
                                      header=False)
             found = [(block, list(text_files.read(block))) for block in blocks]
+            assert all(block.records == len(rows) for block, rows in found), 'a block of other records'
+            return [f'{row.file}, line {row.line}, byte {row.offset}: {row.reason}'
+                    for _, rows in found for row in rows if row.reason]
+        return read, list(seeds)
+    return make
+
+
+def _treebank(name: str, *seeds: bytes):
+    """Trees in a file, read in blocks of three."""
+    def make(folder):
+        path = folder / name
+        settings = treebank.Config(train=[name], validation_fraction=.1, test_fraction=.1, trees_per_block=3)
+
+        def read(data):
+            path.write_bytes(data)
+            blocks = tree_files.scan(tree_files.Source('train', str(path)), str(folder), settings)
+            found = [(block, list(treebank_job.read(block, settings))) for block in blocks]
             assert all(block.records == len(rows) for block, rows in found), 'a block of other records'
             return [f'{row.file}, line {row.line}, byte {row.offset}: {row.reason}'
                     for _, rows in found for row in rows if row.reason]
@@ -373,6 +393,7 @@ READERS = {
     'tsv': Reader(_text('input.tsv', 'one\teins\nzwei ö\tb\tkind\n'.encode()), 'input.tsv', valid.TABLE, shapes.table),
     'csv': Reader(_text('input.csv', 'one,eins\n"zwei ö\nx",b,c\n'.encode()), 'input.csv', valid.TABLE, shapes.table),
     'sgml': Reader(_text('input.sgm', valid.SGML), 'input.sgm', valid.SEG, shapes.sgml),
+    'treebank': Reader(_treebank('input.mrg', valid.TREES), 'input.mrg', valid.BRACKETS, shapes.trees),
     'gzip': Reader(_text('input.gz', gzip.compress(b'one\ntwo\n' * 9, mtime=0)), 'input.gz', (b'\x1f\x8b\x08',)),
     'archive': Reader(_archive, 'input.tgz', (b'\x1f\x8b\x08',), shapes.packed_tar),
     'tar': Reader(_ranges, 'input.tar', (b'ustar', b'\x80' + bytes(10), b'\xff' * 12), shapes.tar, valid.tar_sums,

@@ -16,6 +16,9 @@ SEG = (b'<seg>', b'</seg>', b'<seg ', b'&#', b'&#99999999;', b'</seg\n>', b'<', 
 YAML = (b'&a ', b'*a', b'- ', b': ', b'!!python/object/apply:os.system ["true"]', b'!!timestamp 2001-99-99', b'? ',
         b'[', b'{', b'<<: ', b'"\\ud800"', b'"\\0"', b'.nan', b'1e999', b'0x', b'_locked', b'extends: ', b'|\n', b'\t')
 TABLE = (b'"', b'\t', b',', b'\n', b'\r', b'\0', b'\xef\xbb\xbf', b'""', b'\xe2\x80\xa8')
+TREES = (b'( (S\n    (NP-SBJ (-NONE- *) (NNP Ada) )\n    '
+         b'(VP (VBZ \xc3\xb6)) (. .) ))\n\n(NP (NN word))\n( (S (NN a)) )')
+BRACKETS = (b'(', b')', b'\n(', b' ', b'\n', b'-NONE-', b'()', b'(S', b'\xff', b'\0')
 PNG = (b'IDAT', b'PLTE', b'tRNS', b'IEND', b'\0\0\0\0', b'IHDR', b'zTXt', b'\xff\xda', b'\xff\xc4', b'\xff\xc2')
 XMLS = (b'<!DOCTYPE x [<!ENTITY a "aaaa">]>', b'&a;', b'<bndbox>', b'nan', b'inf', b'-1', b'9' * 400, b'<width>')
 

@@ -114,6 +114,11 @@ def table(seeds):
                  b'n01440764', b' ', b'x' * 140_000, b'ImageId,\n', most=20)
 
 
+def trees(seeds):
+    return _soup(*seeds, b'(', b')', b'(S ', b'(NN a)', b'\n', b'\n(', b' ', b'(-NONE- *)', b'\xff', b'\0', b'word',
+                 b'(S ' * 20_000, b')' * 20_000, b'x' * 140_000, most=20)
+
+
 def sgml(seeds):
     return _soup(*seeds, b'<seg>', b'<seg id="1">', b'</seg>', b'</seg >', b'<seg', b'>', b'<', b'&amp;', b'&#10;',
                  b'&#' + b'9' * 5000 + b';', b'&#xD800;', b'&#x' + b'f' * 99 + b';', b'\xff', b'<hl>',

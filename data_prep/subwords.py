@@ -13,6 +13,7 @@ from typing import Literal
 from data_prep import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+WORD = '▁'  # where one begins
 
 
 @dataclasses.dataclass
@@ -24,6 +25,7 @@ class Config:
     `split_digits` makes every digit a token of its own, without which unseen numbers cannot be copied.
     `byte_fallback` spells characters outside the vocabulary by their UTF-8 bytes; without it they become UNK.
     `character_coverage`: the fraction of the training text's characters that stay in the alphabet, the frequent ones.
+    `symbols`: words that are one piece each, wherever one begins with them: brackets, say, which are no text.
     `subword_sample`: how many training pairs the subwords are learned from, chosen by a stable hash.
     `subword_model`: a `subwords.model` to take instead, as fine-tuning needs: weights are of their own subwords.
     """
@@ -33,6 +35,7 @@ class Config:
     byte_fallback: bool = False
     normalization: Literal['nmt_nfkc', 'nfkc', 'identity'] = 'nmt_nfkc'
     character_coverage: float = 1.0
+    symbols: list[str] = dataclasses.field(default_factory=list)
     subword_sample: int = 250000
     subword_model: str = ''
 
@@ -40,6 +43,9 @@ class Config:
         if self.subword_kind == 'wordpiece' and self.normalization == 'nmt_nfkc':
             raise ValueError("normalization nmt_nfkc is SentencePiece's own; with subword_kind wordpiece it must be "
                              'nfkc or identity')
+        if self.subword_kind == 'wordpiece' and self.symbols:
+            raise ValueError('symbols are pieces of SentencePiece, bpe or unigram; leave them out, or choose such a '
+                             'subword_kind')
 
 
 def learn(lines: Iterable[str], config: Config) -> bytes:
@@ -74,7 +80,7 @@ def _train(lines: Iterable[str], config: Config, **options) -> bytes:
             pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, split_digits=config.split_digits,
             byte_fallback=config.byte_fallback, normalization_rule_name=config.normalization,
             character_coverage=config.character_coverage, max_sentence_length=1 << 16, minloglevel=2,
-            **options)
+            user_defined_symbols=[f'{WORD}{symbol}' for symbol in config.symbols], **options)
     except (RuntimeError, OSError) as error:
         reason = ' '.join(str(error).rsplit('] ', 1)[-1].split())
         raise UserError(f'data.vocab_size {config.vocab_size} does not fit the training text: {reason}') from error
@@ -142,3 +148,8 @@ class Tokenizer:
         ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
         kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD) & (ids != BOS))
         return self._pieces.detokenize(kept)
+
+    def answer(self, text, ids):
+        """What a model says to [n] lines for which it found ids [n, length]: `text` [n], and possibly more."""
+        del text
+        return {'text': self.detokenize(ids)}

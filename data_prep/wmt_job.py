@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -19,7 +20,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep import UserError, job, records, subwords, text_files, threads
-from data_prep.text_files import Block, Source
+from data_prep.text_files import Block, Record, Source
 from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
 
 _COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_long', 'dead_letters')
@@ -71,46 +72,78 @@ def _make_samples(config: Config, folder: str) -> None:
             tf.io.gfile.copy(path, os.path.join(folder, f'{split}.tsv'), overwrite=True)
 
 
-def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
+class Files(NamedTuple):
+    """How raw files become records; `treebank_job` puts in others. A block has `first` and `records`, a record is
+    `text_files.Record`: source, target and possibly kind.
+
+    Attributes:
+      sources: (config, folder) -> what is read, which is not looked for.
+      scan: (number, source, an empty folder, config) -> ((split, shard), block)s; raises `UserError`.
+      read: (block, config) -> its records.
+      properties: (config) -> what the manifest says besides.
+    """
+    sources: Callable[[Any, str], list]
+    scan: Callable[[int, Any, str, Any], Iterable[tuple[tuple[str, str], Any]]]
+    read: Callable[[Any, Any], Iterator[Record]]
+    properties: Callable[[Any], dict]
+
+
+def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator[tuple[tuple[str, str], Block]]:
+    plain = text_files.unpack(source, scratch)
+    a_shard = max(1, config.pairs_per_shard // config.pairs_per_block)
+    for i, block in enumerate(text_files.scan(source, plain, config.pairs_per_block, config.header)):
+        yield (source.split, f'{number:03d}-{i // a_shard:05d}'), block
+
+
+def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
+    del config
+    return text_files.read(block)
+
+
+def _languages(config: Config) -> dict:
+    return {'languages': [config.source, config.target]}
+
+
+PAIRS = Files(sources, _scan, _read_pairs, _languages)
+
+
+def build(pipeline: beam.Pipeline, config: Any, folder: str, files: Files = PAIRS) -> None:
     """The job's graph; looks at no file."""
     cut = (pipeline
-           | 'Sources' >> beam.Create(list(enumerate(sources(config, folder))))
+           | 'Sources' >> beam.Create(list(enumerate(files.sources(config, folder))))
            | 'Spread' >> beam.Reshuffle()
-           | 'Scan' >> beam.ParDo(_Scan(config, folder)).with_outputs('problems', main='blocks'))
+           | 'Scan' >> beam.ParDo(_Scan(config, folder, files)).with_outputs('problems', main='blocks'))
     shards = cut.blocks | 'Group' >> beam.GroupByKey()  # a few numbers a block, no text
     once = pipeline | 'Once' >> beam.Create([folder])
     if config.subword_model:
         vocabulary = once | 'Take' >> beam.Map(_take, config)
     else:
         total = cut.blocks | 'Count' >> beam.Map(_training_pairs) | 'Total' >> beam.CombineGlobally(sum)
-        samples = shards | 'Sample' >> beam.FlatMap(_sample, config, folder, beam.pvalue.AsSingleton(total))
+        samples = shards | 'Sample' >> beam.FlatMap(_sample, config, folder, files, beam.pvalue.AsSingleton(total))
         vocabulary = once | 'Learn' >> beam.Map(_learn, config, beam.pvalue.AsList(samples))
-    held_out = cut.blocks | 'Hash held-out' >> beam.FlatMap(_hash_held_out)
+    held_out = cut.blocks | 'Hash held-out' >> beam.FlatMap(_hash_held_out, config, files)
     written = (shards
-               | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(vocabulary),
+               | 'Write' >> beam.ParDo(_WriteShard(config, folder, files), beam.pvalue.AsSingleton(vocabulary),
                                        beam.pvalue.AsList(held_out), beam.pvalue.AsList(cut.problems)))
     (once
-     | 'Commit' >> beam.Map(_commit, config, beam.pvalue.AsList(written), beam.pvalue.AsList(cut.problems),
+     | 'Commit' >> beam.Map(_commit, config, files, beam.pvalue.AsList(written), beam.pvalue.AsList(cut.problems),
                             beam.pvalue.AsSingleton(vocabulary)))
 
 
 class _Scan(beam.DoFn):
     """(number, source) -> ((split, shard), block)s; a source that cannot be read is a problem, in one sentence."""
 
-    def __init__(self, config: Config, folder: str):
-        self.config, self.folder = config, folder
+    def __init__(self, config: Any, folder: str, files: Files):
+        self.config, self.folder, self.files = config, folder, files
 
     def process(self, element):
         number, source = element
         try:
             scratch = os.path.join(self.folder, 'unpacked', str(number))
             tf.io.gfile.makedirs(scratch)
-            plain = text_files.unpack(source, scratch)
-            blocks = list(text_files.scan(source, plain, self.config.pairs_per_block, self.config.header))
+            return list(self.files.scan(number, source, scratch, self.config))
         except UserError as error:
             return [beam.pvalue.TaggedOutput('problems', str(error))]
-        a_shard = max(1, self.config.pairs_per_shard // self.config.pairs_per_block)
-        return [((source.split, f'{number:03d}-{i // a_shard:05d}'), block) for i, block in enumerate(blocks)]
 
 
 def _training_pairs(keyed: tuple[tuple[str, str], Block]) -> int:
@@ -118,7 +151,8 @@ def _training_pairs(keyed: tuple[tuple[str, str], Block]) -> int:
     return block.records if split == 'train' else 0
 
 
-def _sample(keyed: tuple[tuple[str, str], Iterable[Block]], config: Config, folder: str, total: int) -> Iterator[str]:
+def _sample(keyed: tuple[tuple[str, str], Iterable[Block]], config: Any, folder: str, files: Files, total: int
+            ) -> Iterator[str]:
     """Writes a training shard's part of the text subwords are learned from, line by line. Yields where it is.
 
     A pair is taken if its hash is among the lowest `subword_sample / total`, so the sample has about that size.
@@ -126,7 +160,7 @@ def _sample(keyed: tuple[tuple[str, str], Iterable[Block]], config: Config, fold
     (split, name), blocks = keyed
     bound = round((1 << 56) * min(1, config.subword_sample / max(1, total)))
     lines = [text for block in sorted(blocks, key=lambda block: block.first) if split == 'train'
-             for record in text_files.read(block)
+             for record in files.read(block, config)
              if record.reason is None and _has_text(record.columns)
              and _hash(f'{os.path.basename(record.file)}:{record.line}') < bound for text in record.columns[:2]]
     if lines:
@@ -149,11 +183,11 @@ def _pair_hashes(rows: list[tuple[str, ...]]) -> np.ndarray:
     return np.array([_hash(f'{row[0].strip()}\0{row[1].strip()}', 8) for row in rows], np.uint64)
 
 
-def _hash_held_out(keyed: tuple[tuple[str, str], Block]) -> Iterator[tuple[str, bytes]]:
+def _hash_held_out(keyed: tuple[tuple[str, str], Block], config: Any, files: Files) -> Iterator[tuple[str, bytes]]:
     """The hashes of a held-out block's pairs, 8 bytes each."""
     (split, _), block = keyed
     if split != 'train':
-        yield split, _pair_hashes([record.columns for record in text_files.read(block)
+        yield split, _pair_hashes([record.columns for record in files.read(block, config)
                                    if record.reason is None and _has_text(record.columns)]).tobytes()
 
 
@@ -162,7 +196,7 @@ def _new_counts(split: str) -> dict[str, int]:
     return dict.fromkeys([*_COUNTS, *(f'in_{other}' for other in SPLITS[SPLITS.index(split) + 1:])], 0)
 
 
-def _learn(folder: str, config: Config, samples: list[str]) -> bytes:
+def _learn(folder: str, config: subwords.Config, samples: list[str]) -> bytes:
     """The subword model, or nothing where there is no text (which `_commit` then says)."""
     if not samples:
         return b''
@@ -181,7 +215,7 @@ def _lines(paths: list[str]) -> Iterator[str]:
                 yield line.rstrip('\n')
 
 
-def _take(folder: str, config: Config) -> bytes:
+def _take(folder: str, config: subwords.Config) -> bytes:
     """The subword model of an earlier data set, as `_learn` gives one."""
     path = config.subword_model
     try:
@@ -199,8 +233,8 @@ def _take(folder: str, config: Config) -> bytes:
 class _WriteShard(beam.DoFn):
     """((split, shard), blocks) -> the shard's manifest entry and counts."""
 
-    def __init__(self, config: Config, folder: str):
-        self.config, self.folder = config, folder
+    def __init__(self, config: Any, folder: str, files: Files):
+        self.config, self.folder, self.files = config, folder, files
 
     def process(self, element, vocabulary, held_out, problems):
         (split, name), blocks = element
@@ -215,7 +249,8 @@ class _WriteShard(beam.DoFn):
         def encode(rows):
             return [subwords.encoder(vocabulary)([row[side] for row in rows]) for side in (0, 1)]
         try:
-            found = (self._repeated(split, _read(block, split, counts, dead), hashes, counts)
+            found = (self._repeated(split, _usable(self.files.read(block, self.config), split, counts, dead), hashes,
+                                    counts)
                      for block in sorted(blocks, key=lambda block: block.first))
             with _without_collecting():
                 # SentencePiece does not hold the interpreter: a block is encoded while the one before is written.
@@ -266,10 +301,10 @@ def _without_collecting():
             gc.enable()
 
 
-def _read(block: Block, split: str, counts: dict[str, int], dead: list[dict]) -> list[tuple[str, ...]]:
-    """The columns of a block's usable records; the others are counted, and the unreadable added to `dead`."""
+def _usable(found: Iterable[Record], split: str, counts: dict[str, int], dead: list[dict]) -> list[tuple[str, ...]]:
+    """The columns of usable records; the others are counted, and the unreadable added to `dead`."""
     rows = []
-    for record in text_files.read(block):
+    for record in found:
         counts['read'] += 1
         if record.reason:
             counts['dead_letters'] += 1
@@ -301,7 +336,7 @@ def _serializer() -> Callable[..., bytes]:
     return serialize
 
 
-def _commit(folder: str, config: Config, written: list, problems: list[str], vocabulary: bytes) -> None:
+def _commit(folder: str, config: Any, files: Files, written: list, problems: list[str], vocabulary: bytes) -> None:
     """Writes the manifest last of all, or what stands against it."""
     problems = sorted(problems)
     if vocabulary.startswith(b'!'):
@@ -314,7 +349,7 @@ def _commit(folder: str, config: Config, written: list, problems: list[str], voc
     job.commit(folder, [entry for entry, _, _ in written], LENGTHS, totals, {
         'vocabulary': {'size': len(subwords.pieces(vocabulary)),
                        'sha256': hashlib.sha256(vocabulary).hexdigest()},
-        'languages': [config.source, config.target]})
+        **files.properties(config)})
 
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:

@@ -73,7 +73,8 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
 
     A row holds the text of its example and under each model's name its answers, the best first (where there are
-    several, their probabilities too), or the numbers a judge gave them, in the order of `names`.
+    several, their probabilities too; and whether what the model said was well formed, if it tells), or the numbers a
+    judge gave them, in the order of `names`.
 
     Returns:
       The judge of each model, if its module has one.
@@ -114,6 +115,8 @@ def _answered(config, split, models: dict) -> Iterator[dict]:
                 row[name] = result['answers']
                 if 'probabilities' in result:
                     row[f'{name}_probabilities'] = result['probabilities']
+                if 'well_formed' in result:
+                    row[f'{name}_well_formed'] = float(result['well_formed'])
         yield from rows
 
 
@@ -163,9 +166,9 @@ def _judge(config):
 
 
 def names(config) -> tuple[str, ...]:
-    """The metrics of a configuration's models; the last is the one shown by slice."""
+    """The metrics of a configuration's models, or those its data has; the last is the one shown by slice."""
     judge = _judge(config)
-    return judge.names if judge else config.model_module.METRICS
+    return judge.names if judge else getattr(config.data_module, 'METRICS', config.model_module.METRICS)
 
 
 def _example(row: dict) -> bytes:
@@ -173,6 +176,8 @@ def _example(row: dict) -> bytes:
     feature = {}
     for name, value in row.items():
         values = value if isinstance(value, list) else [value]
+        if not values:  # such as the boxes of a picture without any
+            continue
         feature[name] = (tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in values]))
                          if isinstance(values[0], str) else
                          tf.train.Feature(float_list=tf.train.FloatList(value=values)))

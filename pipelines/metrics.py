@@ -9,6 +9,7 @@ import sacremoses
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
 
+from pipelines import parseval
 from pipelines.evaluate import names  # noqa: F401 (there, as a check of thresholds must not wait for TFMA)
 
 # What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
@@ -18,6 +19,12 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
     'top1_error': ('TopKError', __name__, {'k': 1}),
     'top5_error': ('TopKError', __name__, {'k': 5}),
+    'bracket_precision': ('BracketScore', __name__, {'score': 'precision'}),
+    'bracket_recall': ('BracketScore', __name__, {'score': 'recall'}),
+    'bracket_f1': ('BracketScore', __name__, {'score': 'f1'}),
+    'complete_match': ('BracketScore', __name__, {'score': 'complete'}),
+    'right_branching_f1': ('BracketScore', __name__, {'score': 'f1', 'right_branching': True}),
+    'well_formed': ('WellFormed', __name__, {}),
 }
 
 
@@ -56,6 +63,27 @@ class MeanScore(tfma.metrics.Metric):
         super().__init__(metric_util.merge_per_key_computations(_mean_computations), name=name, index=index)
 
 
+class BracketScore(tfma.metrics.Metric):
+    """Labelled brackets over the corpus; see `parseval`.
+
+    Args:
+      score: precision, recall or f1, in percent; or complete, the fraction of sentences without a mistake.
+      right_branching: whether not to look at the answers, but at what a parser that branches to the right would say.
+    """
+
+    def __init__(self, score: str, right_branching: bool = False, name: str = 'bracket_score'):
+        super().__init__(metric_util.merge_per_key_computations(_bracket_computations), name=name, score=score,
+                         right_branching=right_branching)
+
+
+class WellFormed(tfma.metrics.Metric):
+    """The fraction of answers that were what they should be in form before they were mended; a row says it beside them,
+    as `candidate_well_formed`."""
+
+    def __init__(self, name: str = 'well_formed'):
+        super().__init__(metric_util.merge_per_key_computations(_well_formed_computations), name=name)
+
+
 def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False,
                        **_):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
@@ -73,6 +101,21 @@ def _mean_computations(name: str, index: int, eval_config=None, model_name: str 
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
                                            combiner=MeanCombiner(key, eval_config, index))]
+
+
+def _bracket_computations(name: str, score: str, right_branching: bool = False, eval_config=None, model_name: str = '',
+                          output_name: str = '', **_):
+    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
+    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
+                                           combiner=BracketCombiner(key, eval_config, score, right_branching))]
+
+
+def _well_formed_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', **_):
+    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
+    feature = f'{model_name or "candidate"}_well_formed'
+    return [tfma.metrics.MetricComputation(
+        keys=[key], preprocessors=[tfma.metrics.FeaturePreprocessor([feature])],
+        combiner=FeatureCombiner(key, eval_config, feature))]
 
 
 class _SumCombiner(beam.CombineFn):
@@ -128,6 +171,36 @@ class MeanCombiner(_SumCombiner):
     def extract_output(self, accumulator):
         total, count = accumulator
         return {self._key: total / count if count else float('nan')}
+
+
+class FeatureCombiner(MeanCombiner):
+    """As of its base, of a number that is a feature of the example."""
+
+    def __init__(self, key, eval_config, feature: str):
+        super().__init__(key, eval_config, 0)
+        self._feature = feature
+
+    def add_input(self, accumulator, element):
+        value = (element.features or {}).get(self._feature)
+        return accumulator if value is None or not np.size(value) else accumulator + [float(np.ravel(value)[0]), 1]
+
+
+class BracketCombiner(_SumCombiner):
+    """The sums of `parseval.COUNTS`."""
+
+    def __init__(self, key, eval_config, score: str, right_branching: bool):
+        super().__init__(key, eval_config)
+        self._score, self._right_branching = score, right_branching
+
+    def create_accumulator(self):
+        return np.zeros(len(parseval.COUNTS), np.int64)
+
+    def counts(self, prediction: list[str], reference: str) -> np.ndarray:
+        answer = parseval.right_branching(reference) if self._right_branching else prediction[0]
+        return parseval.counts(reference, answer)
+
+    def extract_output(self, accumulator):
+        return {self._key: parseval.score(self._score, accumulator)}
 
 
 class BleuCombiner(_SumCombiner):
@@ -186,10 +259,19 @@ def signature(split: bool = False) -> str:
 
 def protocol(name: str) -> str:
     """How a metric is computed, in words: to be shown wherever its number is. A judge says so of its own."""
+    evalb = 'labelled, by the rules of evalb with COLLINS.prm'
     return {
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
         'bleu_split': lambda: f'corpus BLEU on Moses tokens, compounds split, sacreBLEU {signature(split=True)}',
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
         'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
         'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',
+        'bracket_precision': lambda: f'percentage of the brackets answered that are right; {evalb}',
+        'bracket_recall': lambda: f'percentage of the brackets of the reference that were answered; {evalb}',
+        'bracket_f1': lambda: f'harmonic mean of bracket precision and recall; {evalb}',
+        'complete_match': lambda: f'fraction of sentences with all brackets right; {evalb}',
+        'right_branching_f1': lambda: 'bracket_f1 of a parser that learned nothing: an S in which every word but the '
+                                      'first begins a VP that goes on to the end',
+        'well_formed': lambda: 'fraction of answers that were one tree of exactly the words asked about; the others '
+                               'were mended by the rules in data_prep/tree_graph.py',
     }.get(name, lambda: '')()

@@ -1,0 +1,156 @@
+"""Constituency trees: Penn Treebank brackets, what a parser is to find of them, and their linear form.
+
+The linear form is that of 'Grammar as a Foreign Language' (Vinyals et al. 2015), which section 6.3 of 'Attention Is All
+You Need' follows: the tree depth first, closing brackets typed, the words left out.
+
+    (S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))
+    (S (NP XX )NP (VP XX (NP XX XX )NP )VP . )S
+
+Vinyals et al. made every part-of-speech tag XX, since the score does not look at tags, and gained a point of F1 by it;
+tensor2tensor kept them. Here all become XX but those of punctuation, which the score does look at: it takes such words
+out. `keep` leaves them all. `tree_graph.py` is the way back.
+"""
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+PUNCTUATION = frozenset([',', ':', '``', "''", '.'])  # what evalb's COLLINS.prm deletes
+TRACE = '-NONE-'
+ANY_TAG = 'XX'
+ROOTS = ('', 'TOP', 'ROOT', 'S1')  # brackets around a sentence that say nothing of it
+ROOT = 'TOP'
+# Penn Treebank II's labels (Bies et al. 1995), whose brackets are worth a subword each.
+LABELS = ('ADJP', 'ADVP', 'CONJP', 'FRAG', 'INTJ', 'LST', 'NAC', 'NP', 'NX', 'PP', 'PRN', 'PRT', 'QP', 'RRC', 'S',
+          'SBAR', 'SBARQ', 'SINV', 'SQ', 'TOP', 'UCP', 'VP', 'WHADJP', 'WHADVP', 'WHNP', 'WHPP', 'X')
+_TOKEN = re.compile(r'[()]|[^()\s]+', re.ASCII)
+_DEEPEST = 200  # brackets in each other; of 3,401 sentences of the Wall Street Journal the deepest has 30
+
+
+class Malformed(ValueError):
+    """Text that is no tree; says why."""
+
+
+class Tree(NamedTuple):
+    """A phrase and its parts, or a tag (`label`) and its `word`."""
+    label: str
+    parts: tuple['Tree', ...] = ()
+    word: str = ''
+
+    def __str__(self) -> str:
+        return f'({self.label} {self.word or " ".join(map(str, self.parts))})'
+
+    def leaves(self) -> Iterator['Tree']:
+        """Tagged words, in order."""
+        if self.word:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+
+def parse(text: str) -> list[Tree]:
+    """The trees of a bracketed text, as they stand.
+
+    Raises:
+      Malformed: brackets that do not balance, words that have no tag or stand outside, nothing in a bracket.
+    """
+    found: list[Tree] = []
+    levels: list[list] = []  # of every open bracket its parts so far: words, or trees
+    labels: list[str] = []
+    tokens = _TOKEN.findall(text)
+    for place, token in enumerate(tokens):
+        if token == '(':
+            follows = tokens[place + 1] if place + 1 < len(tokens) else ''
+            labels.append('' if follows in ('(', ')') else follows)
+            levels.append([])
+            if len(levels) > _DEEPEST:
+                raise Malformed(f'over {_DEEPEST} brackets in each other')
+        elif token == ')':
+            if not levels:
+                raise Malformed('a bracket is closed that was not opened')
+            tree = _tree(labels.pop(), levels.pop())
+            (levels[-1] if levels else found).append(tree)
+        elif not levels:
+            raise Malformed(f'{token[:40]!r} is outside of brackets')
+        elif tokens[place - 1] != '(':
+            levels[-1].append(token)
+    if levels:
+        raise Malformed(f'{len(levels)} bracket{"s" * (len(levels) > 1)} not closed')
+    return found
+
+
+def _tree(label: str, parts: list) -> Tree:
+    words = [part for part in parts if isinstance(part, str)]
+    if not parts:
+        raise Malformed(f'nothing in a bracket{f" {label[:40]!r}" if label else ""}')
+    if words and (len(parts) > 1 or not label):
+        raise Malformed(f'{words[0][:40]!r} has no tag of its own')
+    return Tree(label, word=words[0]) if words else Tree(label, tuple(parts))
+
+
+def clean(tree: Tree, tags: Literal['XX', 'keep'] = 'XX', function_tags: bool = False) -> Tree:
+    """What a parser is to find, by the rules every parser of the Wall Street Journal is judged by.
+
+    Traces go, and phrases of nothing but traces; `NP-SBJ` and `NP=2` become NP; a bracket around the whole sentence
+    that says nothing goes, if it holds one phrase.
+
+    Raises:
+      Malformed: no word is left, or a phrase inside has no label.
+    """
+    left = _without_traces(tree, tags, function_tags)
+    if left is None:
+        raise Malformed('no word in it')
+    while left.label in ROOTS and len(left.parts) == 1 and not left.parts[0].word:
+        [left] = left.parts
+    if left.word or left.label in ROOTS:  # several sentences, or one word alone: there is no phrase to take for it
+        left = Tree(ROOT, (left,) if left.word else left.parts)
+    if any(not label for part in left.parts for label in _labels(part)):
+        raise Malformed('a bracket without label')
+    return left
+
+
+def _without_traces(tree: Tree, tags: str, function_tags: bool) -> Tree | None:
+    if tree.word:
+        plain = tags == 'keep' or tree.label in PUNCTUATION
+        return None if tree.label == TRACE else tree if plain else Tree(ANY_TAG, word=tree.word)
+    parts = tuple(left for part in tree.parts if (left := _without_traces(part, tags, function_tags)) is not None)
+    return Tree(tree.label if function_tags else category(tree.label), parts) if parts else None
+
+
+def category(label: str) -> str:
+    """`NP-SBJ-1` -> `NP`; what begins with a hyphen, as `-LRB-`, stays."""
+    return re.split('(?<=.)[-=]', label, maxsplit=1)[0] if not label.startswith('-') else label
+
+
+def _labels(tree: Tree) -> Iterator[str]:
+    yield tree.label
+    for part in tree.parts:
+        yield from _labels(part)
+
+
+def linear(tree: Tree) -> tuple[str, str]:
+    """A clean tree -> its words, and its linear form."""
+    return ' '.join(leaf.word for leaf in tree.leaves()), ' '.join(_linear(tree))
+
+
+def _linear(tree: Tree) -> Iterator[str]:
+    if tree.word:
+        yield tree.label
+        return
+    yield f'({tree.label}'
+    for part in tree.parts:
+        yield from _linear(part)
+    yield f'){tree.label}'
+
+
+def right_branching(tree: Tree) -> Tree:
+    """What a parser would say of a tree's words that knows English to branch to the right, and nothing else.
+
+    Every word begins a phrase that goes on to the end, but for the last mark of punctuation, which stays outside. The
+    whole is S, all others are VP, the commonest label of phrases that end with the sentence.
+    """
+    words = list(tree.leaves())
+    outside = [words.pop()] if len(words) > 1 and words[-1].label in PUNCTUATION else []
+    rest = words[1:][-1:]
+    for word in words[-2:0:-1]:
+        rest = [Tree('VP', (word, *rest))]
+    return Tree('S', (*words[:1], *rest, *outside))
