@@ -7,7 +7,7 @@ two pixels of the coarser of the two pictures, so that what shrinks is not alias
 """
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +36,14 @@ class Pixels:
     mean_image: np.ndarray
     mean_rgb: np.ndarray
     covariance: np.ndarray
+
+
+class Place(NamedTuple):
+    """Where a square is: height and width of the rescaled picture and top and left in that, int32 [2] each, and whether
+    the square is then mirrored, a scalar."""
+    whole: tf.Tensor
+    offset: tf.Tensor
+    mirrored: tf.Tensor
 
 
 class View:
@@ -72,25 +80,33 @@ class View:
         Returns:
           float32 [crop, crop, 3].
         """
+        place = self.drawn(size, seed)
+        less = self._mean(place.whole, place.offset, tf.constant([self.crop, self.crop]))
+        if self._colours is not None:
+            alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
+            less = _by_rows(tf.subtract, less, tf.linalg.matvec(self._colours, alpha))
+        image = self._centred(crop_jpeg(encoded, size, place.whole, place.offset, self.crop), less)
+        return tf.cond(place.mirrored, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
+
+    def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """The central crop at the scale of validation; see `training`, of which nothing is drawn."""
+        place = self.middle(size)
+        less = self._mean(place.whole, place.offset, tf.constant([self.crop, self.crop]))
+        return self._centred(crop_jpeg(encoded, size, place.whole, place.offset, self.crop), less)
+
+    def drawn(self, size: tf.Tensor, seed: tf.Tensor) -> Place:
+        """Where the square of `training` is."""
         least, largest = self.scales
         u = tf.random.stateless_uniform([4], seed, alg='philox')
         whole = rescaled(size, least + _up_to(u[0], largest - least))
         inside, space = self._space(whole)
-        offset = inside + _up_to(u[1:3], space - self.crop)
-        less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
-        if self._colours is not None:
-            alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
-            less = _by_rows(tf.subtract, less, tf.linalg.matvec(self._colours, alpha))
-        image = self._centred(crop_jpeg(encoded, size, whole, offset, self.crop), less)
-        return tf.cond(u[3] < 0.5, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
+        return Place(whole, inside + _up_to(u[1:3], space - self.crop), (u[3] < 0.5) & self.flip)
 
-    def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """The central crop at the scale of validation; see `training`, of which nothing is drawn."""
+    def middle(self, size: tf.Tensor) -> Place:
+        """Where that of `central` is."""
         whole = rescaled(size, self.scale)
         inside, space = self._space(whole)
-        offset = inside + (space - self.crop) // 2
-        less = self._mean(whole, offset, tf.constant([self.crop, self.crop]))
-        return self._centred(crop_jpeg(encoded, size, whole, offset, self.crop), less)
+        return Place(whole, inside + (space - self.crop) // 2, tf.constant(False))
 
     def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
         """All that crops are taken from: the rescaled picture or, with `square`, its centre.
@@ -102,13 +118,20 @@ class View:
         Returns:
           float32 [h, w, 3]; of a picture more than `LONGEST` times as long as wide, its middle.
         """
+        return self.located(encoded, scale)[0]
+
+    def located(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
+        """What `picture` gives, and which part of the whole picture that is: float32 [4], its left, upper, right and
+        lower end in fractions of width and height."""
         pixels = decoded(encoded)
         size = tf.shape(pixels)[:2]
         whole = rescaled(size, scale)
         inside, space = self._space(whole)
         shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
         inside += (space - shown) // 2
-        return self._centred(resampled(pixels, size, whole, inside, shown), self._mean(whole, inside, shown))
+        image = self._centred(resampled(pixels, size, whole, inside, shown), self._mean(whole, inside, shown))
+        ends = tf.stack([inside, inside + shown]) / whole  # [2, 2], float64
+        return image, tf.cast(tf.reshape(tf.reverse(ends, [1]), [4]), tf.float32)
 
     def _centred(self, image: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
         """Levels [h, w, 3] less a mean, [h, w, 3] or [3], in deviations if that is wanted."""
@@ -156,6 +179,28 @@ def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
 def decoded(encoded: tf.Tensor) -> tf.Tensor:
     """A JPEG or PNG file, grey or in colour -> uint8 [h, w, 3]; transparency is left out."""
     return tf.io.decode_jpeg(encoded, channels=3, dct_method=_DCT)  # reads PNG as well
+
+
+def in_square(boxes: tf.Tensor, place: Place, crop: int, inside: float) -> tf.Tensor:
+    """The box of which a square shows most, as the square has it.
+
+    Args:
+      boxes: [k, 4], their left, upper, right and lower ends in fractions of the whole picture; NaN where there is none.
+      inside: a box counts if the square shows some of it, and at least this fraction.
+
+    Returns:
+      float32 [4]: its centre from the left and from above, width and height, in sides of the square; what reaches out
+      of the square is not cut off. NaN if no box counts.
+    """
+    size, offset = (tf.cast(tf.reverse(each, [0]), tf.float32) for each in place[:2])
+    low, high = ((ends * size - offset) / crop for ends in (boxes[:, :2], boxes[:, 2:]))  # [k, 2], of x and y
+    area = tf.reduce_prod(high - low, 1)
+    shown = tf.reduce_prod(tf.clip_by_value(high, 0, 1) - tf.clip_by_value(low, 0, 1), 1)
+    counts = (shown > 0) & (shown >= inside * area)
+    centre = (low + high) / 2
+    centre = tf.where(place.mirrored, tf.constant([1., 0.]) + tf.constant([-1., 1.]) * centre, centre)
+    best = tf.argmax(tf.where(counts, shown, -1.))
+    return tf.where(tf.reduce_any(counts), tf.concat([centre, high - low], 1)[best], np.nan)
 
 
 def rescaled(size: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from data_prep import image_labels, image_sources, images, splits, threads
 from data_prep.image_input import SIDE
-from data_prep.imagenet import SPLITS, Config
+from data_prep.imagenet import SIDES, SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_duplicate', 'dead_letters', 'converted', 'with_boxes', 'unread_boxes')
 
@@ -175,5 +175,5 @@ def example(picture: images.Picture, label: int, item: Item, boxes: list[tuple[f
     feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
                 for name, number in (('label', label), ('height', picture.height), ('width', picture.width))}
     feature |= {name: tf.train.Feature(float_list=tf.train.FloatList(value=[box[side] for box in boxes]))
-                for side, name in enumerate(('xmin', 'ymin', 'xmax', 'ymax'))}
+                for side, name in enumerate(SIDES)}
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)

@@ -20,6 +20,7 @@ SPLITS = splits.SPLITS
 UNIT = 'images'
 LABELS = 'labels.json'
 PIXELS = 'pixels.npz'
+SIDES = ('xmin', 'ymin', 'xmax', 'ymax')  # of boxes, in fractions of width and height
 
 
 @dataclasses.dataclass
@@ -108,6 +109,11 @@ class Input(InputConfig):
     that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`). The papers go
     on with levels of 0 to 255; `deviation` divides them by the deviation of their colour, so that small nets can learn
     at larger rates.
+
+    With `boxes` a batch also tells where things are: of each square the box it shows most of, in the square's own
+    coordinates (Simonyan & Zisserman A.1). A box counts if `box_inside` of it is in the square: nets that slide over
+    whole pictures see other boxes better from elsewhere (Sermanet et al. 2014, who train on those that are half
+    inside). A picture without boxes stays in its batch, and whoever learns boxes passes it over.
     """
     rows: int | None = 128
     crop: int = 224
@@ -117,8 +123,12 @@ class Input(InputConfig):
     colour: float = 0.1
     mean: Literal['pixel', 'rgb', 'none'] = 'pixel'
     deviation: bool = False
+    boxes: bool = False
+    box_inside: float = 0.5
 
     def __post_init__(self):
+        if not 0 <= self.box_inside <= 1:
+            raise ValueError(f'box_inside is a fraction of a box, 0 to 1; it is {self.box_inside}')
         if len(self.scales) not in (1, 2) or self.scales != sorted(self.scales):
             raise ValueError(f'scales must be one side or the least and the largest; it is {self.scales}')
         if self.scales[0] < self.crop:
@@ -144,17 +154,24 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> `image` float32 [n, crop, crop, 3], less the mean, and
-      `label` int32 [n]. An empty record becomes zeros and label -1. In training every draw follows from the row's seed;
-      otherwise nothing is drawn.
+      `label` int32 [n]; with `config.boxes` also `box` float32 [n, 4], its centre, width and height as
+      `image_input.in_square` gives them, NaN where there is none. An empty record becomes zeros, label -1 and NaN. In
+      training every draw follows from the row's seed; otherwise nothing is drawn.
     """
     view = _view(folder, config)
     features = {'image': tf.io.FixedLenFeature([], tf.string, ''), 'label': tf.io.FixedLenFeature([], tf.int64, -1),
                 'height': tf.io.FixedLenFeature([], tf.int64, 0), 'width': tf.io.FixedLenFeature([], tf.int64, 0)}
+    if config.boxes:
+        features |= {side: tf.io.FixedLenSequenceFeature([], tf.float32, True, np.nan) for side in SIDES}
     shape = [config.crop, config.crop, 3]
 
     def show(encoded, size, seed):
         return tf.cond(size[0] > 0, lambda: view.training(encoded, size, seed) if training else
                        view.central(encoded, size), lambda: tf.zeros(shape))
+
+    def locate(size, seed, boxes):
+        place = view.drawn(size, seed) if training else view.middle(size)
+        return image_input.in_square(boxes, place, config.crop, config.box_inside)
 
     def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
         del length
@@ -162,7 +179,13 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
         sizes = tf.cast(tf.stack([parsed['height'], parsed['width']], 1), tf.int32)
         image = tf.map_fn(lambda row: show(*row), (parsed['image'], sizes, seeds),
                           fn_output_signature=tf.TensorSpec(shape))
-        return {'image': image, 'label': tf.cast(parsed['label'], tf.int32)}
+        batch = {'image': image, 'label': tf.cast(parsed['label'], tf.int32)}
+        if config.boxes:
+            boxes = tf.stack([parsed[side] for side in SIDES], -1)  # [n, k, 4]
+            boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)  # one there always is
+            batch['box'] = tf.map_fn(lambda row: locate(*row), (tf.maximum(sizes, 1), seeds, boxes),
+                                     fn_output_signature=tf.TensorSpec([4]))
+        return batch
     return decode
 
 
@@ -190,6 +213,11 @@ class Assets:
         """
         return self._view.picture(encoded, size)
 
+    def located(self, encoded: tf.Tensor, size: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The same, and which part of the file's picture it is: float32 [4], its left, upper, right and lower end in
+        fractions of width and height."""
+        return self._view.located(encoded, size)
+
 
 def assets(folder: str, config: Input | None = None) -> Assets:
     """What a served model needs of the data set.
@@ -200,16 +228,20 @@ def assets(folder: str, config: Input | None = None) -> Assets:
     return Assets(folder, config or Input())
 
 
-def examples(serialized: list[bytes]) -> tuple[list[bytes], dict[str, list[str]]]:
+def examples(serialized: list[bytes]) -> tuple[list[bytes], dict[str, list]]:
     """Serialized tf.Examples as people and models see them.
 
     Returns:
-      What a model is asked, encoded pictures; and text by column: `target`, the class id, `file` and `kind`.
+      What a model is asked, encoded pictures; and by column text, `target`, the class id, `file` and `kind`, and
+      numbers, `boxes`: of every box its `SIDES`, one after another.
     """
-    parsed = tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string, '')
-                                              for name in ('image', 'class', 'file', 'kind')})
-    text = {name: [value.decode() for value in column.numpy()] for name, column in parsed.items() if name != 'image'}
-    return parsed['image'].numpy().tolist(), {'target': text['class'], 'file': text['file'], 'kind': text['kind']}
+    texts = {name: tf.io.FixedLenFeature([], tf.string, '') for name in ('image', 'class', 'file', 'kind')}
+    sides = {side: tf.io.RaggedFeature(tf.float32) for side in SIDES}
+    parsed = tf.io.parse_example(serialized, texts | sides)
+    text = {name: [value.decode() for value in parsed[name].numpy()] for name in texts if name != 'image'}
+    boxes = [[end for box in zip(*ends) for end in box] for ends in zip(*(parsed[side].to_list() for side in SIDES))]
+    return parsed['image'].numpy().tolist(), {
+        'target': text['class'], 'file': text['file'], 'kind': text['kind'], 'boxes': boxes}
 
 
 def _view(folder: str, config: Input) -> image_input.View:

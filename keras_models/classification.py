@@ -29,10 +29,15 @@ def paper(config) -> types.ModuleType:
 
 def build(config) -> dict[str, keras.Model]:
     """The functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
+    return {'classifier': over_crops(config, 'classifier')}
+
+
+def over_crops(config, name: str) -> keras.Model:
+    """A paper's net of that name, (image [B, crop, crop, 3], seed [2]) -> what its last layer gives [B, …]."""
     net, image, seed = paper(config), keras.Input([config.crop, config.crop, 3], name='image'), seed_input()
     layers = net.layers(config)
-    logits = net.dense(layers, config, net.convolutions(layers, config, image), seed, training=None)
-    return {'classifier': keras.Model([image, seed], logits, name='classifier')}
+    found = net.dense(layers, config, net.convolutions(layers, config, image), seed, training=None)
+    return keras.Model([image, seed], found, name=name)
 
 
 def optimizers(config: rules.Descent) -> dict[str, keras.optimizers.Optimizer]:
@@ -72,6 +77,8 @@ class Inference:
     top: int = TOP
     fuse: list[str] = dataclasses.field(default_factory=list)
 
+    MODELS = ('fuse',)  # which of these name exported models, for `export` to look at
+
     def __post_init__(self):
         known = [*views.PLACES, 'dense']
         if not self.views or len({*self.views}) < len(self.views) or not {*self.views} <= {*known}:
@@ -92,7 +99,7 @@ class Inference:
         return found
 
 
-def check(config, inference: Inference) -> None:
+def check(config, inference) -> None:
     """Refuses scales at which a picture would be smaller than what the net takes.
 
     Raises:
@@ -130,16 +137,8 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config):
             {'top1_error': error(1), f'top{TOP}_error': error(TOP)})
 
 
-class Classifier(tf.Module):
-    """The exported model: encoded pictures in, the most probable classes out, with decoding and all views inside.
-
-    Signatures:
-      serving_default: `image` [n] strings, JPEG or PNG of any size -> `labels`, `descriptions` and `probabilities`,
-        [n, top], best first; `top` is the number of classes where there are fewer.
-      tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
-
-    Functions besides: `posteriors`, `classes` and `descriptions`, and `picture`, what the net sees. If `jit`,
-    XLA compiles the net over crops; the dense view it does not, as almost every picture has a shape of its own.
+class Served(tf.Module):
+    """What exported models of encoded pictures share: a `serve` they have, in two signatures, and what the classes are.
 
     Args:
       nets, config: as the paper's `build` makes and takes them.
@@ -147,32 +146,24 @@ class Classifier(tf.Module):
         the size pictures have in validation.
 
     Raises:
-      ModelError: the data set has another number of classes, a scale is too small or a folder to fuse does not fit.
+      ModelError: the data set has another number of classes, or a scale is too small.
     """
 
-    def __init__(self, nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool = False):
+    def __init__(self, nets: dict[str, keras.Model], config, inference, assets):
         super().__init__()
         check(config, inference)
         if len(assets.names) != config.classes:
             raise ModelError(f'model.classes is {config.classes}, and the data set has {len(assets.names)} '
                              'classes; leave model.classes out to take those.')
         self.nets = by_name(nets)
-        self.fused = [_exported(folder, assets.names) for folder in inference.fuse]
         self._assets, self._inference, self._scales = assets, inference, inference.scales or [assets.scale]
-        net = paper(config)
-        layers = {layer.name: layer for layer in nets['classifier'].layers}
-
-        def over_maps(function):
-            return lambda image: function(layers, config, net.convolutions(layers, config, image))
-        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(net.dense), jit_compile=jit or None),
-                              over_maps(net.score_map))
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
 
     @tf.function(input_signature=[])
     def classes(self):
-        """The classes' names, [classes] strings, in the order of `posteriors`."""
+        """The classes' names, [classes] strings, in the order of labels."""
         return tf.constant(self._assets.names)
 
     @tf.function(input_signature=[])
@@ -184,6 +175,47 @@ class Classifier(tf.Module):
     def picture(self, image):
         """One encoded picture -> [h, w, 3], as the net sees it at the first scale."""
         return self._assets.picture(image, self._scales[0])
+
+    def serve(self, image):
+        """Encoded pictures [n] -> answers by name, [n, …] each."""
+        raise NotImplementedError
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    def serve_examples(self, examples):
+        return self.serve(tf.io.parse_example(examples, {'image': tf.io.FixedLenFeature([], tf.string)})['image'])
+
+
+class Classifier(Served):
+    """The exported model: encoded pictures in, the most probable classes out, with decoding and all views inside.
+
+    Signatures:
+      serving_default: `image` [n] strings, JPEG or PNG of any size -> `labels`, `descriptions` and `probabilities`,
+        [n, top], best first; `top` is the number of classes where there are fewer.
+      tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
+
+    Functions besides: `posteriors`, `score_map`, `classes` and `descriptions`, and `picture`, what the net sees. If
+    `jit`, XLA compiles the net over crops; the dense view it does not, as almost every picture has a shape of its own.
+
+    Raises:
+      ModelError: as `Served`, or a folder to fuse does not fit.
+    """
+
+    def __init__(self, nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool = False):
+        super().__init__(nets, config, inference, assets)
+        self.fused = [exported('fuse', folder, assets.names) for folder in inference.fuse]
+        net = paper(config)
+        layers = {layer.name: layer for layer in nets['classifier'].layers}
+
+        def over_maps(function):
+            return lambda image: function(layers, config, net.convolutions(layers, config, image))
+        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(net.dense), jit_compile=jit or None),
+                              over_maps(net.score_map))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')])
+    def score_map(self, image, scale):
+        """One encoded picture, its shorter side `scale` -> posteriors at every place of the dense view,
+        [h, w, classes]; of this net, none fused."""
+        return tf.nn.softmax(self._net.score_map(self._assets.picture(image, scale)[tf.newaxis])[0])
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
     def posteriors(self, image):
@@ -199,29 +231,30 @@ class Classifier(tf.Module):
         return {'labels': tf.gather(self.classes(), best.indices),
                 'descriptions': tf.gather(self.descriptions(), best.indices), 'probabilities': best.values}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
-    def serve_examples(self, examples):
-        return self.serve(tf.io.parse_example(examples, {'image': tf.io.FixedLenFeature([], tf.string)})['image'])
-
 
 def serving(nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool) -> tf.Module:
     """What is exported: pictures in, classes out. See `Classifier`."""
     return Classifier(nets, config, inference, assets, jit)
 
 
-def _exported(folder: str, names: Sequence[str]):
-    """An exported classifier of the same classes."""
+def exported(key: str, folder: str, names: Sequence[str], kind: str = 'classifier', asked: str = 'posteriors'):
+    """An exported model that `inference.<key>` names, of the same classes, and with the function that is asked.
+
+    Raises:
+      ModelError: there is none, or it is of another kind or of other classes.
+    """
     if not tf.io.gfile.exists(os.path.join(folder, 'saved_model.pb')):
-        raise ModelError(f'inference.fuse: {folder} holds no saved_model.pb; give the folder of an exported model '
+        raise ModelError(f'inference.{key}: {folder} holds no saved_model.pb; give the folder of an exported model '
                          'or of one pushed version.')
     try:
         model = tf.saved_model.load(folder)
+        getattr(model, asked)
         theirs = [name.decode() for name in model.classes().numpy()]
     except (OSError, ValueError, AttributeError, tf.errors.OpError) as error:
-        raise ModelError(f'inference.fuse: {folder} cannot be loaded as a classifier '
+        raise ModelError(f'inference.{key}: {folder} cannot be loaded as a {kind} '
                          f'({str(error).splitlines()[0]}); export it again.') from error
     if theirs != list(names):
-        raise ModelError(f'inference.fuse: {folder} answers {_other(theirs, names)}; fuse models of one data set.')
+        raise ModelError(f'inference.{key}: {folder} answers {_other(theirs, names)}; give models of one data set.')
     return model
 
 
@@ -241,8 +274,9 @@ def predict(model, inputs: Iterable[bytes], batch_size: int = 64, jit: bool = Fa
         compiles is settled at export.)
 
     Returns:
-      A dict a picture: `answers` (class names), `descriptions` and `probabilities`, best first, and `error`. Of a
-      picture that cannot be decoded they are empty and `error` says why; it costs the others nothing.
+      A dict a picture: `answers` (class names), `descriptions` and `probabilities`, best first, whatever else the model
+      serves, and `error`. Of a picture that cannot be decoded they are empty and `error` says why; it costs the others
+      nothing.
     """
     results: list[dict] = []
     source = iter(inputs)
@@ -263,9 +297,10 @@ def _answers(model, batch: list[bytes], rows: int) -> list[dict]:
         answers = iter(_answers(model, good, rows) if good else [])
         return [{'answers': [], 'descriptions': [], 'probabilities': [], 'error': error} if error else next(answers)
                 for error in errors]
-    columns = [found[name].numpy()[:len(batch)].tolist() for name in ('labels', 'descriptions', 'probabilities')]
-    return [{'answers': [name.decode() for name in names], 'descriptions': [text.decode() for text in texts],
-             'probabilities': probabilities, 'error': ''} for names, texts, probabilities in zip(*columns)]
+    columns = {name: values.numpy()[:len(batch)].tolist() for name, values in found.items()}
+    texts = {name: [[text.decode() for text in row] for row in columns.pop(column)]
+             for name, column in (('answers', 'labels'), ('descriptions', 'descriptions'))}
+    return [{**dict(zip([*texts, *columns], row)), 'error': ''} for row in zip(*texts.values(), *columns.values())]
 
 
 def _error(model, image: bytes) -> str:

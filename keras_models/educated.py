@@ -90,7 +90,7 @@ def _latest(times, *parts) -> list:
     return [tf.gather(part, order, axis=1, batch_dims=1) for part in parts]
 
 
-def predict(model, inputs: list[str], batch_size: int, jit: bool = False) -> Iterator[dict]:
+def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -> Iterator[dict]:
     """Answers of an exported machine, in order: `answers`, the move alone, and `memories`; or `error`."""
     del jit
     for start in range(0, len(inputs), batch_size):

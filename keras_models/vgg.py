@@ -142,16 +142,19 @@ def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.nda
     Raises:
       ModelError: one is missing, or has another shape here: another width, crop or number of classes.
     """
-    ours = {variable.name.split(':')[0]: variable for variable in nets['classifier'].variables
-            if variable.name.split('/')[0] in FROM_A}
-    theirs = weights.get('classifier', {})
+    take_over([variable for variable in nets['classifier'].variables if variable.name.split('/')[0] in FROM_A],
+              weights.get('classifier', {}), 'give those of configuration A at the same width, crop and classes')
+
+
+def take_over(variables: list[tf.Variable], weights: dict[str, np.ndarray], remedy: str) -> None:
+    """Sets variables to the weights of their names; raises as `start_from`, and then none was set."""
+    ours = {variable.name.split(':')[0]: variable for variable in variables}
     for name, variable in ours.items():
-        found, shape = theirs[name].shape if name in theirs else 'nothing', tuple(variable.shape)
+        found, shape = weights[name].shape if name in weights else 'nothing', tuple(variable.shape)
         if found != shape:
-            raise ModelError(f'{name} has shape {shape} here, and the weights to start from hold {found}; '
-                             'give those of configuration A at the same width, crop and classes')
+            raise ModelError(f'{name} has shape {shape} here, and the weights to start from hold {found}; {remedy}')
     for name, variable in ours.items():
-        variable.assign(theirs[name])
+        variable.assign(weights[name])
 
 
 def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]:

@@ -151,7 +151,8 @@ def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Containe
 
     Args:
       paths: as `find` gives them. Weights of other nets are taken as the paper's module knows how to: a file of its
-        `foreign_weights`, or a checkpoint of another net of the paper by its `start_from`.
+        `foreign_weights`, or a checkpoint of another net of the paper by its `start_from`, where it may be called
+        otherwise (`STARTS_AS`).
       learning: the nets that may do without; the others cannot be of any use as they are.
       model: the model module.
       config: the model's.
@@ -162,10 +163,10 @@ def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Containe
     Raises:
       UserError: as `restore`; the module says what does not fit; or there are no weights for a net that does not learn.
     """
-    waiting = dict(nets)
+    waiting, starts_as = dict(nets), getattr(model, 'STARTS_AS', {})
     for path in paths:
         held = waiting if _foreign(path, model) else {net for net, _ in _keys(_reader(path), path)}
-        given = {name: waiting.pop(name) for name in [*waiting] if name in held}
+        given = {name: waiting.pop(name) for name in [*waiting] if {name, starts_as.get(name)} & {*held}}
         if not given:
             raise UserError(f'train.init_from: {path} is a checkpoint of another model: it holds no '
                             f'{" and no ".join(waiting or nets)}; give the run that trained them, or another path.')
@@ -185,8 +186,8 @@ def _start(nets: dict[str, keras.Model], path: str, model: types.ModuleType, con
     try:
         if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():
-                for name, variable in by_name(nets)[net].items():
-                    variable.assign(weights[name.replace(':', '/')])
+                for name, value in weights.items():
+                    by_name(nets)[net][name.replace('/', ':')].assign(value)
         elif hasattr(model, 'start_from') and not fits(nets, path):
             model.start_from(nets, read(path))
         else:

@@ -5,6 +5,7 @@
 
 With `--to ctranslate2` the same weights in the format of that engine, for CPUs: see `export_ctranslate2.py`.
 """
+import dataclasses
 import json
 import os
 import sys
@@ -24,12 +25,13 @@ def execute(context: stage.Context) -> None:
     from pipelines import checkpoints, predict
     from pipelines.pipeline import fresh
     config, examples = context.config, context.inputs['examples'].uri
-    for other in getattr(config.inference, 'fuse', ()):
+    inference = with_newest(config.inference)
+    for other in held(inference):
         if tf.io.gfile.exists(os.path.join(other, 'saved_model.pb')):  # its absence is told where it is asked
             predict.check_hashes(other)
     nets = config.model_module.build(config.model)
     checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
-    module = config.model_module.serving(nets, config.model, config.inference,
+    module = config.model_module.serving(nets, config.model, inference,
                                          config.data_module.assets(examples, config.input), config.export.jit)
     folder = os.path.join(fresh(context.outputs['model']), FORMAT)
     tf.saved_model.save(module, folder, signatures=module.signatures())
@@ -80,13 +82,29 @@ def check(config) -> None:
     getattr(config.model_module, 'check', lambda model, inference: None)(config.model, config.inference)
 
 
-def fused(pipeline) -> dict:
-    """What the exported models hold that this one is to be averaged with: the configuration has their names alone."""
+def with_newest(inference):
+    """How a model is asked, of exported models that are named by a folder of pushed versions the newest instead."""
     from pipelines import artifacts
-    return {folder: artifacts.digest(folder) for folder in getattr(pipeline.config.inference, 'fuse', ())}
+
+    def newest(named):
+        return [*map(newest, named)] if isinstance(named, list) else (artifacts.version_folders(named) or [named])[-1]
+    return dataclasses.replace(inference, **{key: newest(getattr(inference, key))
+                                             for key in getattr(inference, 'MODELS', ())})
 
 
-STAGE = stage.Stage('export', execute, check=check, also=fused, needs=('prepare', 'train'), outputs={'model': 'Model'},
+def held(inference) -> list[str]:
+    """The folders of other exported models that an exported one is to hold."""
+    named = [getattr(inference, key) for key in getattr(inference, 'MODELS', ())]
+    return [folder for value in named for folder in (value if isinstance(value, list) else [value]) if folder]
+
+
+def asked(pipeline) -> dict:
+    """What those are: the configuration has their names alone."""
+    from pipelines import artifacts
+    return {folder: artifacts.digest(folder) for folder in held(with_newest(pipeline.config.inference))}
+
+
+STAGE = stage.Stage('export', execute, check=check, also=asked, needs=('prepare', 'train'), outputs={'model': 'Model'},
                     sections=('data', 'input', 'model', 'inference', 'export'))
 
 

@@ -14,11 +14,12 @@ SUFFIXES = ('.jpg', '.jpeg', '.png')
 _AT_ONCE = 64  # files held in memory
 
 
-def write(model, paths: Sequence[str], folder: str, batch_size: int, jit: bool) -> None:
+def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit: bool) -> None:
     """Asks a model about pictures and prints the best answer of each, a line a picture.
 
-    Writes `predictions.csv` (file, label, probability and description of every answer, error) and `sheet_01.png` …. A
-    picture in a folder called like a class is marked right or wrong. What cannot be decoded costs the others nothing.
+    Writes `predictions.csv` (file, label, probability and description of every answer, error) and `sheet_01.png` ….
+    If the model tells where things are, there are boxes in both, in the table as ends in fractions of width and height.
+    A picture in a folder called like a class is marked right or wrong. What cannot be decoded costs the others nothing.
 
     Args:
       model: as `predict.load` gives it.
@@ -34,8 +35,10 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int, jit: bool) 
     settings = model.description['config']
     words = {name.decode(): text.decode()
              for name, text in zip(model.classes().numpy(), model.descriptions().numpy())}
-    columns = [f'{what}_{i + 1}' for i in range(min(settings['inference']['top'], len(words)))
-               for what in ('label', 'probability', 'description')]
+    parts = ['label', 'probability', 'description']
+    if 'boxes' in model.signatures['serving_default'].structured_outputs:
+        parts += ['left', 'upper', 'right', 'lower']
+    columns = [f'{part}_{i + 1}' for i in range(min(settings['inference']['top'], len(words))) for part in parts]
     tf.io.gfile.makedirs(folder)
     table = os.path.join(folder, 'predictions.csv')
     sheets = sheet.Sheets(folder, functools.partial(sheet.draw, descriptions=words), sheet.COLUMNS * sheet.ROWS)
@@ -44,19 +47,20 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int, jit: bool) 
         rows.writeheader()
         for path, data, result in _answered(model, files, settings['data']['max_pixels'], batch_size, jit):
             labels, probabilities, texts = (result[key] for key in ('answers', 'probabilities', 'descriptions'))
-            values = [value for label, p, text in zip(labels, probabilities, texts)
-                      for value in (label, f'{p:.4f}', text)]
+            boxes = result.get('boxes', [[]] * len(labels))
+            values = [value for label, p, text, box in zip(labels, probabilities, texts, boxes)
+                      for value in (label, f'{p:.4f}', text, *(f'{end:.4f}' for end in box))]
             rows.writerow({'file': path, **dict(zip(columns, values)), 'error': result['error']})
             print(f'{path}\t' + (f'{labels[0]}\t{probabilities[0]:.4f}' if labels else result['error']), flush=True)
             near = os.path.basename(os.path.dirname(os.path.abspath(path)))
             sheets.add(sheet.Shown(data, os.path.basename(path), labels, probabilities,
-                                   near if near in words else '', result['error']))
+                                   near if near in words else '', result['error'], result.get('boxes', [])))
     sheets.close()
     more = f'; {sheets.left_out:,} pictures more are in the table alone' if sheets.left_out else ''
     print(f'predict: {table} and {len(sheets.paths)} sheets beside it{more}.', file=sys.stderr, flush=True)
 
 
-def _answered(model, files: list[str], max_pixels: int, batch_size: int,
+def _answered(model, files: list[str], max_pixels: int, batch_size: int | None,
               jit: bool) -> Iterator[tuple[str, bytes, dict]]:
     """(path, content, result) of every file; of what is no picture, or too large, the result says so."""
     for start in range(0, len(files), _AT_ONCE):

@@ -36,6 +36,8 @@ class Shown:
       answers, probabilities: of classes, by name, most probable first; none of a picture nobody could answer for.
       truth: the right class; empty where it is not known.
       error: why there are no answers.
+      boxes: where the things are that were answered, if the model tells: left, upper, right and lower end of each, in
+        fractions of width and height.
     """
     image: bytes
     name: str
@@ -43,6 +45,7 @@ class Shown:
     probabilities: Sequence[float]
     truth: str = ''
     error: str = ''
+    boxes: Sequence[Sequence[float]] = ()
 
 
 @dataclasses.dataclass
@@ -133,7 +136,17 @@ def _picture(axes, shown: Shown) -> None:
         axes.add_patch(matplotlib.patches.Rectangle((0, 0), 1, 1, color=_PAPER, transform=axes.transAxes))
     else:
         axes.imshow(pixels, interpolation='antialiased' if max(pixels.shape) >= PIXELS else 'nearest')
+        _outline(axes, shown, *pixels.shape[1::-1])
     axes.set_title(_short(shown.name, 40), fontsize=7.5, color=_FAINT, pad=3)
+
+
+def _outline(axes, shown: Shown, width: int, height: int) -> None:
+    """The box of the first answer, and that of the right one, which is red as its bar is."""
+    for number, (answer, (left, upper, right, lower)) in enumerate(zip(shown.answers[:5], shown.boxes)):
+        if number == 0 or answer == shown.truth:
+            axes.add_patch(matplotlib.patches.Rectangle(
+                (left * width - 0.5, upper * height - 0.5), (right - left) * width, (lower - upper) * height,
+                fill=False, linewidth=2, edgecolor=_RIGHT if answer == shown.truth else _BAR))
 
 
 def _thumbnail(image: bytes) -> np.ndarray | None:

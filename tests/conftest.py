@@ -121,9 +121,14 @@ def command(*args: str, cwd=None, **kwargs) -> subprocess.CompletedProcess:
                           timeout=300, **kwargs)
 
 
+def renumber() -> None:
+    """Before a strategy whose reductions have other shapes than an earlier one's: TensorFlow numbers both alike."""
+    cross_device_utils.INSTANCE_KEY_START_NUMBER += 10_000
+
+
 @pytest.fixture(autouse=True)
 def _fresh_keras():
     yield
     tf.keras.backend.clear_session()
     disable_op_determinism()  # which a training run in this process switched on
-    cross_device_utils.INSTANCE_KEY_START_NUMBER += 10_000  # reductions of another test may have other shapes
+    renumber()

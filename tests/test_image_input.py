@@ -290,3 +290,62 @@ def test_files_are_decoded_as_by_others(mode, options):
     """TensorFlow's default transform would be off by 1.2 levels on average, to one side."""
     encoded = tf.constant(jpeg(90, 130, mode, **options))
     np.testing.assert_array_equal(view().picture(encoded, 90), levels(encoded))
+
+
+def placed(whole, offset, mirrored=False):
+    return image_input.Place(tf.constant(whole), tf.constant(offset), tf.constant(mirrored))
+
+
+def test_a_box_in_a_square_of_the_rescaled_picture():
+    """400 x 200 pixels rescaled to 200 x 100, of which 50 are shown from 100 down and 25 to the right."""
+    box, place = tf.constant([[.25, .5, .75, .75]]), ([200, 100], [100, 25])  # 25 to 75 across, 100 to 150 down
+    np.testing.assert_allclose(image_input.in_square(box, placed(*place), 50, 0.5), [.5, .5, 1, 1])
+    box = tf.constant([[.35, .5, .75, .75]])  # begins 10 pixels further right
+    np.testing.assert_allclose(image_input.in_square(box, placed(*place), 50, 0.5), [.6, .5, .8, 1], rtol=1e-6)
+    np.testing.assert_allclose(image_input.in_square(box, placed(*place, True), 50, 0.5), [.4, .5, .8, 1], rtol=1e-6)
+
+
+def test_a_box_half_outside_keeps_its_size_and_the_one_most_shown_counts():
+    place = placed([100, 100], [0, 50])
+    half = tf.constant([[.4, 0., .6, .5]])  # 40 to 60 across, of which the square shows what is right of 50
+    np.testing.assert_allclose(image_input.in_square(half, place, 50, 0.49), [0, .5, .4, 1], atol=1e-6)
+    assert np.isnan(image_input.in_square(half, place, 50, 0.51)).all()
+    boxes = tf.constant([[.4, 0., .6, .5], [.7, .1, .9, .2], [.5, 0., .9, .4], [np.nan] * 4])
+    np.testing.assert_allclose(image_input.in_square(boxes, place, 50, 0), [.4, .4, .8, .8], rtol=1e-6)
+    for nothing in ([[0., 0., .4, .4]], [[np.nan] * 4], [[0., .5, .5, 1.]]):  # outside, none, beside
+        assert np.isnan(image_input.in_square(tf.constant(nothing), place, 50, 0)).all()
+
+
+@pytest.mark.parametrize('square', [False, True])
+def test_a_box_stays_around_its_thing_in_every_crop(square):
+    """A white rectangle is found where its box says, whatever was drawn: scale, place and mirror."""
+    pixels = np.zeros((100, 140, 3), np.uint8)
+    pixels[30:80, 50:100] = 255
+    encoded = tf.io.encode_jpeg(pixels, quality=100)
+    box = tf.constant([[50 / 140, 30 / 100, 100 / 140, 80 / 100]])
+    shown = view(crop=48, scales=(60, 90), square=square, flip=True)
+    mirrored = 0
+
+    def compare(image, place):
+        x, y, w, h = 48 * image_input.in_square(box, place, 48, 0).numpy()
+        rows, columns = (np.flatnonzero(image.numpy()[..., 0].max(axis) > 127) for axis in (1, 0))
+        expected = np.clip([x - w / 2, x + w / 2, y - h / 2, y + h / 2], 0, 48)
+        np.testing.assert_allclose([columns[0], columns[-1] + 1, rows[0], rows[-1] + 1], expected, atol=1)
+    for number in range(25):
+        seed = tf.constant([3, number])
+        place = shown.drawn(size_of(encoded), seed)
+        compare(shown.training(encoded, size_of(encoded), seed), place)
+        mirrored += int(place.mirrored)
+    compare(shown.central(encoded, size_of(encoded)), shown.middle(size_of(encoded)))
+    assert 5 < mirrored < 20
+
+
+@pytest.mark.parametrize('square, size, expected', [
+    (False, (100, 140), [0, 0, 1, 1]), (True, (100, 140), [20 / 140, 0, 120 / 140, 1]),
+    (True, (140, 100), [0, 20 / 140, 1, 120 / 140]), (False, (10, 160), [.25, 0, .75, 1])])
+def test_which_part_of_a_picture_is_shown(square, size, expected):
+    encoded = tf.io.encode_jpeg(np.zeros((*size, 3), np.uint8))
+    image, part = view(square=square).located(encoded, min(size))
+    np.testing.assert_allclose(part, expected, atol=1e-6)
+    np.testing.assert_array_equal(image.shape[1::-1], np.round((part[2:] - part[:2]) * np.float32(size[::-1])))
+    np.testing.assert_array_equal(image, view(square=square).picture(encoded, min(size)))

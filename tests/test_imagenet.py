@@ -608,7 +608,7 @@ def test_what_is_served_is_what_validation_shows(prepared):
         whole = picture_of(tf.constant(encoded), assets.scale).numpy()
         assert whole.shape == (35, 35, 3)
         np.testing.assert_allclose(whole[3:31, 3:31], expected, atol=0.05)
-    assert columns.keys() == {'target', 'file', 'kind'} and set(columns['kind']) == {''}
+    assert columns.keys() == {'target', 'file', 'kind', 'boxes'} and set(columns['kind']) == {''}
     assert [f'train/{target}' for target in columns['target']] == [os.path.dirname(file) for file in columns['file']]
 
 

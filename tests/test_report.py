@@ -288,7 +288,8 @@ def test_sections_without_data_are_left_out(tmp_path):
 @pytest.mark.parametrize('metric, first', [('ssim', 'low'), ('l1', 'high'), ('top1_error', 'high'), ('fid', 'high')])
 def test_worst_slice_comes_first(metric, first):
     """Less is better of errors and distances, more of everything else."""
-    config = types.SimpleNamespace(model_module=types.SimpleNamespace(METRICS=('other', metric)),
+    config = types.SimpleNamespace(data_module=types.SimpleNamespace(),
+                                   model_module=types.SimpleNamespace(METRICS=('other', metric)),
                                    evaluate=types.SimpleNamespace(slices=['kind']))
     values = {'overall': {metric: 0.5}, 'none': {metric: float('nan')}, 'low': {metric: 0.1}, 'high': {metric: 0.9}}
     assert [row['name'] for row in report._slices(config, values, [])] in ([first, 'low', 'none'],

@@ -66,6 +66,18 @@ def test_the_picture_is_whole_and_keeps_its_shape(tmp_path, height, width):
     assert found == pytest.approx(height / width, rel=0.03) and len(ys) > 10_000
 
 
+def test_the_first_box_and_that_of_the_right_answer_are_drawn_where_they_are(tmp_path):
+    first, right, neither = (.1, .2, .5, .6), (.6, .3, .9, .8), (.02, .02, .98, .98)
+    ys, xs = np.nonzero((drawn(tmp_path, shown()) == [0, 160, 0]).all(-1))
+    picture_of = np.s_[ys.min():ys.max() + 1, xs.min():xs.max() + 1]
+    page = drawn(tmp_path, shown(['cat', 'cow', 'dog'], [.8, .1, .05], 'dog', boxes=[first, neither, right]))
+    page = page[picture_of]
+    for colour, box in ((BAR, first), (RIGHT, right)):
+        rows, columns = np.nonzero((page == np.array(colour)).all(-1))
+        ends = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+        np.testing.assert_allclose(ends / np.tile(page.shape[1::-1], 2), box, atol=0.015)
+
+
 def test_what_cannot_be_shown_as_it_is_still_makes_a_page(tmp_path):
     page = drawn(tmp_path, shown([], [], image=b'text', error='not a picture: ' + 'long ' * 60),
                  shown(image=picture(height=2, width=3000)),

@@ -69,7 +69,7 @@ class Assets:
         self.descriptions = [f'thing {i}, a thing' for i in range(classes)]
         view = image_input.View(image_input.Pixels(np.zeros([256, 256, 3]), np.zeros(3), np.zeros([3, 3])), crop=12,
                                 scales=(scale, scale), square=False, flip=False, colour=0, mean='pixel')
-        self.scale, self.picture, self.central = view.scale, view.picture, view.central
+        self.scale, self.picture, self.located, self.central = view.scale, view.picture, view.located, view.central
 
 
 def photograph(height=20, width=30, seed=0):
