@@ -60,7 +60,7 @@ def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], ma
             figure.legend(loc='outside lower left')
         else:
             axes.legend(loc='best')
-        return _svg(figure, title)
+        return svg(figure, title)
 
 
 def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] = ()) -> str:
@@ -87,7 +87,7 @@ def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(EngFormatter(sep=''))
         axes.legend(loc='best')
-        return _svg(figure, title)
+        return svg(figure, title)
 
 
 def bar_edges(longest: int) -> np.ndarray:
@@ -107,11 +107,12 @@ def _figure(title: str, height: float = _HEIGHT):
     return figure, axes
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """The figure's <svg> element alone, without what only a file of its own needs."""
+def svg(figure: Figure, title: str) -> str:
+    """A figure's <svg> element alone, without what only a file of its own needs."""
     stream = io.StringIO()
-    figure.savefig(stream, format='svg', transparent=True,
-                   metadata={'Date': None, 'Creator': None, 'Format': None, 'Type': None})
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(stream, format='svg', transparent=True,
+                       metadata={'Date': None, 'Creator': None, 'Format': None, 'Type': None})
     text = stream.getvalue()
     text = text[text.index('<svg'):]
     text = re.sub(r' xmlns(:xlink)?="[^"]*"| (width|height)="[\d.]+pt"| version="1.1"', '', text)

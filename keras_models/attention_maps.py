@@ -1,0 +1,40 @@
+"""Where a trained Transformer looks: the weights of every head of every layer, for a sentence and its translation.
+
+What figures 3 to 5 of Vaswani et al. 2017 draw.
+"""
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models.transformer import Config, Stacks
+
+
+class _Watched(Stacks):
+    """Stacks that keep what would be dropped out of the attention weights: all of them, on their way."""
+
+    def __init__(self, layers: dict[str, keras.layers.Layer], config: Config):
+        super().__init__(layers, config)
+        self.seen: dict[str, tf.Tensor] = {}
+
+    def _dropout(self, name: str, x):
+        kind, _, part = name.rpartition('/')
+        if part == 'attention_dropout':
+            self.seen[kind] = x
+        return x
+
+
+def attention_weights(nets: dict[str, keras.Model], config: Config, inputs, targets) -> dict[str, tf.Tensor]:
+    """softmax(Q K^T / sqrt(d_k)) of eq. (1), of every attention.
+
+    Args:
+      nets: as `transformer.build` makes them.
+      inputs: [1, S] ids ending in EOS.
+      targets: [1, T] ids ending in EOS.
+
+    Returns:
+      `encoder/<n>/self_attention` [h, S, S], `decoder/<n>/self_attention` [h, T, T] and `decoder/<n>/source_attention`
+      [h, T, S]: a row is a query, whose weights sum to 1. In the decoder row i is what predicts target i, and column i
+      of its self-attention is the token before that.
+    """
+    stacks = _Watched({layer.name: layer for layer in nets['transformer'].layers}, config)
+    stacks.logits(inputs, targets)
+    return {name: weights[0] for name, weights in stacks.seen.items()}
