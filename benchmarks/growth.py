@@ -14,7 +14,7 @@ through their logarithms, with its 95% interval; beside it stands that of the op
 is what it would be if time were operations alone, and the line cost = fixed + each * size.
 
 Leaves growth.json, growth.md and a picture a study in DIR; what was found before is kept, so that it can be done in
-parts. Needs 12 GiB of memory, as all sizes wait beside each other, and for a million lines 1 GB in DIR.
+parts. Needs 17 GiB of memory, as all sizes wait beside each other, and for a million lines 1 GB in DIR.
 """
 import argparse
 import contextlib
@@ -196,7 +196,7 @@ def main() -> None:
     flags.add_argument('--out', type=pathlib.Path, required=True)
     flags.add_argument('--only', nargs='+', choices=STUDIES, default=[*STUDIES])
     flags.add_argument('--lengths', nargs='+', type=int, default=[32, 64, 128, 256, 512])
-    flags.add_argument('--tokens', type=int, default=2048, help='a batch, on either side')
+    flags.add_argument('--tokens', type=int, default=1024, help='a batch, on either side')
     flags.add_argument('--sides', nargs='+', type=int, default=[64, 96, 128, 192, 256, 384, 512])
     flags.add_argument('--pixels', type=int, default=8 * 224 ** 2, help='a batch, about')
     flags.add_argument('--lines', nargs='+', type=int, default=[10_000, 30_000, 100_000, 300_000, 1_000_000])

@@ -13,6 +13,7 @@ losses differed.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import resource
@@ -103,7 +104,7 @@ def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) 
     a_row = (other - peak) / rows
     most = int((limit - peak) / a_row) + rows
     while (found := measured(name, most, keys)['peak']) > limit:
-        most -= max(1, most // 32)
+        most -= max(1, most // 32 if math.isinf(found) else math.ceil((found - limit) / a_row))
     return {'rows': most, 'peak': found, 'a row': a_row}
 
 

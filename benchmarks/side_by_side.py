@@ -74,8 +74,9 @@ class Side:
         """Raises RuntimeError: it has ended; what it said of that is on standard error."""
         assert self._process.stdin and self._process.stdout
         if line:
-            self._process.stdin.write(line + '\n')
-            self._process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # it says nothing more then, either
+                self._process.stdin.write(line + '\n')
+                self._process.stdin.flush()
         said = self._process.stdout.readline()
         if not said:
             raise RuntimeError(f'{self._process.args[3]} ended: exit code {self._process.wait()}')

@@ -379,7 +379,7 @@ def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, 
     return translator.Translation(nets, config, inference, tokenizer, jit)
 
 
-def predict(model, lines, batch_size: int, jit: bool) -> list[dict]:
+def predict(model, lines, batch_size: int = 128, jit: bool = False) -> list[dict]:
     """Answers of a loaded SavedModel. See `translator.predict`."""
     from keras_models import translator
     return translator.predict(model, lines, batch_size, jit)

@@ -79,13 +79,14 @@ def check_hashes(saved_model: str) -> None:
                         f'remove {folder} and run the pipeline again.')
 
 
-def run(model, inputs: list, batch_size: int = 64, jit: bool = False) -> list[dict]:
-    """Answers of a loaded model, in order, by the batching of the system it is of."""
+def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
+    """Answers of a loaded model, in order, by the batching of the system it is of, which knows a good size, too."""
     name = model.description['model_module']
     if not re.fullmatch(r'keras_models(\.\w+)+', name):
         raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
     compiled = jit or model.description['config']['export']['jit']
-    return importlib.import_module(name).predict(model, inputs, batch_size, compiled)
+    size = {'batch_size': batch_size} if batch_size else {}
+    return importlib.import_module(name).predict(model, inputs, **size, jit=compiled)
 
 
 def main(argv=None) -> None:
@@ -96,7 +97,7 @@ def main(argv=None) -> None:
     flags.add_argument('--out', metavar='DIR', default='predictions',
                        help='where the table and the pictures go (default: predictions)')
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
-    flags.add_argument('--batch_size', type=_positive, default=64, help='lines or pictures at once (default: 64)')
+    flags.add_argument('--batch_size', type=_positive, help='at once (default: 128 lines or 64 pictures)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
     args = flags.parse_args(argv)
 

@@ -23,6 +23,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',
     'python -m pipelines.predict < lines.txt': 'test_pipeline.py: test_predict_answers_every_line_in_order',
+    'python -m pipelines.attention "Thursday, July 16, 2026"': 'test_attention_maps.py, of a smaller model',
     'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.train --explain': 'test_explain.py',
     'python -m pipelines.train --config wmt14_en_de_base --explain': 'test_explain.py, test_transformer.py',
@@ -34,8 +35,19 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run --config pictures.yaml': 'test_readme.py: test_your_own_pictures',
     'python -m pipelines.predict --config pictures.yaml holiday/ one_more.png':
         'test_image_pipeline.py: test_predict_on_a_folder_writes_a_table_and_a_sheet',
+    'python -m pipelines.run --config treebank_sample_parsing --set data.folder=DIR':
+        'nowhere: by hand, on files that cannot be shipped; test_parsing.py, on made trees',
+    'python -m pipelines.predict --config treebank_sample_parsing --set data.folder=DIR':
+        'test_parsing.py, on made trees',
+    'python -m pipelines.run --config wsj_parsing --set data.folder=DIR --set train.strategy=mirrored':
+        'nowhere whole: it needs LDC99T42 and GPUs; test_parsing.py, on made trees',
     'python -m pipelines.run --config demo_images':
         'nowhere: by hand, in two minutes; test_image_pipeline.py holds its parts',
+    'python -m pipelines.run --config vgg_a_tiny_imagenet --set data.folder=DIR':
+        'nowhere: it needs the pictures; test_localisation.py runs both kinds on pictures of its own',
+    'python -m pipelines.run --config vgg_tiny_imagenet_localisation --set data.folder=DIR': 'the same',
+    'python -m pipelines.predict --config vgg_tiny_imagenet_localisation --set data.folder=DIR holiday/':
+        'test_localisation.py: test_predict_writes_boxes_and_draws_them',
     'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.strategy=mirrored':
         'nowhere whole: weeks on 4 GPUs; test_vgg.py and test_image_pipeline.py hold its parts',
     'python -m pipelines.run --config vgg_d_imagenet --set data.folder=DIR --set train.steps=0 '

@@ -95,7 +95,7 @@ def loaded_by_ctranslate2(folder: str):
 
     def read(lines):
         found = engine.translate_batch(pieces.encode(lines, out_type=str, num_threads=os.cpu_count()), beam_size=4,
-                                       length_penalty=0, max_batch_size=64, max_decoding_length=256)
+                                       length_penalty=0, max_batch_size=128, max_decoding_length=256)
         return pieces.decode([each.hypotheses[0] for each in found])
     return read
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 MARIAN = {'self_attention': 'self_attn', 'source_attention': 'encoder_attn', 'W_Q': 'q_proj', 'W_K': 'k_proj',
           'W_V': 'v_proj', 'W_O': 'out_proj'}
-BATCH = 64  # sentences
+BATCH = 128  # sentences
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
