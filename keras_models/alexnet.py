@@ -14,6 +14,7 @@ from keras_models.layers import (
     even,
     local_response_normalization,
     three_dense,
+    three_dense_activations,
     three_dense_logits,
     three_dense_score_map,
 )
@@ -115,7 +116,7 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
     return x
 
 
-dense, score_map = three_dense_logits, three_dense_score_map
+dense, score_map, activations = three_dense_logits, three_dense_score_map, three_dense_activations
 
 
 def costs(config: Config) -> list[Cost]:
