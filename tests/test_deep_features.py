@@ -11,8 +11,8 @@ from keras_models.deep_features import Known
 PICTURES = [jpeg(seed=1), png(height=17, width=16, seed=2), jpeg(height=33, width=20, seed=3)]
 NETS = {'alexnet': (alexnet, alexnet.Config(classes=5, crop=67, width=1 / 32), 'fc7', 67),
         'vgg': (vgg, vgg.Config(classes=5, crop=64, width=1 / 32), 'fc7', 64),
-        'prelu_net': (prelu_net, prelu_net.Config(
-            classes=5, crop=24, layers=['3x3, 4', '2x2 maxpool, /2', '3x3, 6', 'spp, {3, 1}', 'fc, 8']), 'fc1/prelu', 24)}
+        'prelu_net': (prelu_net, prelu_net.Config(classes=5, crop=24, layers=[
+            '3x3, 4', '2x2 maxpool, /2', '3x3, 6', 'spp, {3, 1}', 'fc, 8']), 'fc1/prelu', 24)}
 
 
 def model(seed=0, **asked):
