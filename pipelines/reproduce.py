@@ -27,12 +27,12 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
     Raises:
       UserError: there is no such scale, or --data is missing.
     """
-    from pipelines import config, experiments, pipeline
     if scale not in experiment.scales:
         raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
-    chosen, found = experiment.scales[scale], []
-    if experiment.needs and not data and experiment.stages:
+    if experiment.needs and not data:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
+    from pipelines import config, experiments, pipeline
+    chosen, found = experiment.scales[scale], []
     for name, setting in experiment.settings.items():
         source = setting.config.get(scale, chosen.config)
         stages = experiment.stages if setting.stages is None else setting.stages
