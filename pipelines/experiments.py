@@ -8,6 +8,7 @@ import importlib.resources
 import math
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ import yaml
 
 from data_prep import UserError
 
+REFERENCE = re.compile(r'\{(run|model): ([^{}]*)\}')
 SCALES = ('small', 'paper')
 
 
@@ -32,7 +34,8 @@ class Scale:
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale and its
-    stages."""
+    stages. In overrides `{run: NAME}` is the training run of a setting above, of the same seed, and `{model: NAME}` the
+    model exported from it: what a net begins with, is fused with or asks."""
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
@@ -54,6 +57,11 @@ class Measure:
     below: float = 0.0
     exp: bool = False
     percent: bool = False
+
+    @property
+    def stage(self) -> str:
+        """Which leaves it."""
+        return 'evaluate' if self.take == 'evaluated' else 'train'
 
     def of(self, run: 'Run') -> float:
         """The number for a run; NaN where the run has none."""
@@ -251,6 +259,12 @@ def _complete(experiment: Experiment) -> None:
         raise ValueError('it must have either scales or instead')
     if unknown := {*experiment.scales} - {*SCALES}:
         raise ValueError(f'scales are {" and ".join(SCALES)}; not {", ".join(unknown)}')
+    above: list[str] = []
+    for name, setting in experiment.settings.items():
+        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.paper])):
+            if other not in above:
+                raise ValueError(f'{name!r} names {other!r}, which is no setting above it')
+        above.append(name)
     drawn = bool(experiment.exhibits)  # an exhibit may bring rows and columns of its own
     for claim in experiment.claims:
         if claim.measure not in experiment.measures and not drawn:
