@@ -38,16 +38,25 @@ def describe(models: Sequence[Any], pictures: Iterable[bytes], scales: Sequence[
       ModelError: a model gives no features, a scale has no room for what its net was trained on, or a picture cannot
         be decoded.
     """
-    if not all(hasattr(model, 'features') for model in models):
-        raise ModelError('a model gives no features; export a classifier of pictures with `python -m pipelines.export`')
     source, found = iter(pictures), []
     while batch := list(itertools.islice(source, AT_ONCE)):
-        try:
-            found.append(joined([combined([model.features(tf.constant(batch), tf.constant(scale)).numpy()
-                                           for scale in scales], stack) for model in models]))
-        except tf.errors.InvalidArgumentError as error:
-            raise ModelError(f'features at {", ".join(map(str, scales))} pixels: {reason(error)}') from error
+        found.append(joined([combined([features(model, batch, scale) for scale in scales], stack) for model in models]))
     return np.concatenate(found) if found else np.zeros([0, 0], np.float32)
+
+
+def features(model, pictures: Sequence[bytes], scale: int) -> np.ndarray:
+    """What one net says of pictures at one scale, before anything is combined: float32 [n, D].
+
+    Raises:
+      ModelError: as `describe`.
+    """
+    if not hasattr(model, 'features'):
+        raise ModelError('a model gives no features; export a classifier of pictures with `python -m pipelines.export`')
+    try:
+        return np.concatenate([model.features(tf.constant(pictures[start:start + AT_ONCE]), tf.constant(scale)).numpy()
+                               for start in range(0, len(pictures), AT_ONCE)])
+    except tf.errors.InvalidArgumentError as error:
+        raise ModelError(f'features at {scale} pixels: {reason(error)}') from error
 
 
 def combined(features: Sequence[np.ndarray], stack: bool) -> np.ndarray:

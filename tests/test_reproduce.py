@@ -86,6 +86,7 @@ scales:
 settings:
   usual: {}
   no rate: {set: [model.learning_rate=1e-9], stages: [prepare, train]}
+  left as it is: {set: [train.steps=0, 'train.init_from={run: usual}'], stages: [prepare, train]}
 measures:
   error: {metric: top1_error, take: averaged, percent: true}
   perplexity: {metric: loss, take: least, exp: true}
@@ -122,9 +123,10 @@ def test_an_item_is_run_by_the_stages_and_judged(made):
     assert usual['perplexity'][0] == pytest.approx(math.exp(-math.log(1 / usual['perplexity'][0])))
     assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
     assert usual['parameters'] == without['parameters']
+    assert found['table']['left as it is']['error'] == usual['error'] and 'test error' not in without
     assert len(usual['test error']) == 2 and all(0 < error < 1 for error in usual['test error'])
     assert [verdict['verdict'] for verdict in found['verdicts']] == ['shows', 'does not show']
-    assert len(found['commands']) == 12 and said.count('python -m pipelines.prepare') == 1  # seeds share it
+    assert len(found['commands']) == 16 and said.count('python -m pipelines.prepare') == 1  # seeds share it
     assert 'A net that does not learn is worse. shows.' in said.replace(': shows', '. shows')
 
 
@@ -155,6 +157,25 @@ def test_mistakes_are_sentences(tmp_path, args, words):
         'claims: [{says: It is., measure: error, rises: [a, b]}]\n')
     done = command('pipelines.reproduce', *args, cwd=tmp_path)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('name', [name for name in experiments.names() if not experiments.load(name).instead])
+def test_the_configurations_of_every_item_load(name):
+    """At every scale, with data and other settings' runs named by some path."""
+    item = experiments.load(name)
+    for scale, chosen in item.scales.items():
+        for setting in item.settings.values():
+            keys = [experiments.REFERENCE.sub('run', key.replace('{data}', 'data'))
+                    for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            assert config.load(setting.config.get(scale, chosen.config), keys)
+
+
+def test_a_setting_begins_with_what_is_above_it(tmp_path):
+    (tmp_path / 'item.yaml').write_text(
+        'title: t\nsource: s\nscales: {small: {config: demo_images}}\n'
+        'settings: {a: {set: ["train.init_from={run: b}"]}, b: {}}')
+    with pytest.raises(UserError, match="'a' names 'b', which is no setting above it"):
+        experiments.load(str(tmp_path / 'item.yaml'))
 
 
 def test_an_items_file_is_checked(tmp_path):

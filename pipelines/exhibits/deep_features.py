@@ -39,17 +39,16 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
         return {name: float(np.mean([each[name] for each in found])) for name in ('mean class recall', 'mAP')}
     values = {(PIXELS, 0): measured(pixels(shown['picture']))}
     for seed in sorted({run.seed for run in study.runs}):
-        models: dict[str, Any] = {}
+        models = {net: predict.load(_exported(study, net, seed))
+                  for net in dict.fromkeys(net for asked in rows.values() for net in asked['nets'])}
+        found = {(net, part): [deep_features.features(model, each, scale) for scale in scales[study.scale]]
+                 for net, model in models.items() for part, each in shown.items()}
         for name, asked in rows.items():
-            for net in asked['nets']:
-                if net not in models:
-                    models[net] = predict.load(_exported(study, net, seed))
-            sides = scales[study.scale]
-            sides = [sides[asked['only']]] if 'only' in asked else sides
-            parts = [deep_features.describe([models[net] for net in asked['nets']], shown[part], sides,
-                                            asked.get('stack', False))
-                     for part in (['picture', 'box'] if asked.get('box') else ['picture'])]
-            values[name, seed] = measured(deep_features.joined(parts))
+            one = slice(asked['only'], asked['only'] + 1) if 'only' in asked else slice(None)
+            parts = ['picture', 'box'] if asked.get('box') else ['picture']
+            values[name, seed] = measured(deep_features.joined([
+                deep_features.combined(found[net, part][one], asked.get('stack', False))
+                for part in parts for net in asked['nets']]))
     return Exhibit(values)
 
 
