@@ -22,22 +22,25 @@ SCALES = ('small', 'paper')
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """How large an experiment is made: a shipped configuration, what of it is overridden in every run (`{data}` is what
-    --data names), the seeds of every setting, and how long all of it takes."""
+    --data names), the seeds of every setting, its stages if they are not the experiment's, and how long all of it
+    takes."""
     config: str
     set: list[str] = dataclasses.field(default_factory=list)
     seeds: list[int] = dataclasses.field(default_factory=lambda: [1])
+    stages: list[str] | None = None
     time: str = 'unmeasured'
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale and its
-    stages."""
+    """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale, its
+    stages, and the scales it is run at."""
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
     config: dict[str, str] = dataclasses.field(default_factory=dict)
     stages: list[str] | None = None
+    scales: list[str] = dataclasses.field(default_factory=lambda: [*SCALES])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +60,10 @@ class Measure:
 
     def of(self, run: 'Run') -> float:
         """The number for a run; NaN where the run has none."""
-        if self.take == 'evaluated':
+        value: float | None
+        if self.take == 'evaluated' and 'evaluate' not in run.stages:
+            value = None
+        elif self.take == 'evaluated':
             value = run.pipeline.outputs('evaluate')['evaluation'].properties['metrics']['overall'].get(self.metric)
         else:
             found = run.pipeline.outputs('train')['model_run']
@@ -118,7 +124,9 @@ class Claim:
             return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} is not known')
         kept = list(self._tries(wanted))
         word = 'shows' if all(kept) else 'not clear' if any(kept) else 'does not show'
-        why = '; '.join(f'{name} {spread(found)}' for name, found in wanted.items())
+        said = {name: spread(found) for name, found in wanted.items()}
+        why = '; '.join(f'{name} {mean}' + (f' ({least_to_most})' if least_to_most else '')
+                        for name, (mean, least_to_most) in said.items())
         if self.ratio:
             over, under = (sum(wanted[name]) / len(wanted[name]) for name in self.ratio)
             why += f': a ratio of {number(over / under if under else math.nan)}'
@@ -275,7 +283,7 @@ def number(value: float | str) -> str:
     return f'{value:,.0f}' if abs(value) >= 1000 and value == round(value) else f'{value:.4g}'
 
 
-def spread(values: list[float]) -> str:
-    """The mean, and of several the least and the most: 5.21 (5.18 to 5.24)."""
-    mean = number(sum(values) / len(values))
-    return f'{mean} ({number(min(values))} to {number(max(values))})' if len(values) > 1 else mean
+def spread(values: list[float]) -> tuple[str, str]:
+    """The mean, and of values that differ the least and the most: 5.21, and 5.18 to 5.24."""
+    least, most = min(values), max(values)
+    return number(sum(values) / len(values)), f'{number(least)} to {number(most)}' if least < most else ''

@@ -35,8 +35,8 @@ def losses(config_file, examples, steps, *overrides):
 
 
 def apart(it, other) -> float:
-    """How far all weights are from another trainer's, in lengths of those. Not weight by weight: where a gradient is next
-    to nothing, as that of queries is at first, Adam makes whole steps of what rounding left."""
+    """How far all weights are from another trainer's, in lengths of those. Not weight by weight: where a gradient is
+    next to nothing, as that of queries is at first, Adam makes whole steps of what rounding left."""
     ours, theirs = (np.concatenate([np.ravel(weight) for weight in each.nets['transformer'].weights])
                     for each in (it, other))
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
