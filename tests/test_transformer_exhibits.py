@@ -30,10 +30,10 @@ def test_a_separable_convolution_over_all_is_attention_and_a_point_wise_layer():
 def test_training_costs_are_the_papers():
     base = config.load('wmt14_en_de_base').model
     found = training_cost.counted(transformer.parameters(base), 25_000, 100_000)
-    assert found['10^18 operations in all'] == pytest.approx(6 * 63_045_632 * 25_000 * 100_000 / 1e18)
-    assert found['10^18 operations in all'] == pytest.approx(0.95, abs=0.005)
-    assert found['million operations a token'] * 1e6 == transformer.flops_per_unit(base)
-    assert found['10^12 operations a step'] * 100_000 / 1e6 == pytest.approx(found['10^18 operations in all'])
+    assert found['EFLOP in all'] == pytest.approx(6 * 63_045_632 * 25_000 * 100_000 / 1e18)
+    assert found['EFLOP in all'] == pytest.approx(0.95, abs=0.005)
+    assert found['MFLOP a token'] * 1e6 == transformer.flops_per_unit(base)
+    assert found['TFLOP a step'] * 100_000 / 1e6 == pytest.approx(found['EFLOP in all'])
     assert training_cost.by_the_clock(12) == pytest.approx(3.3, abs=0.05)
     assert training_cost.by_the_clock(3.5 * 24) == pytest.approx(23, abs=0.05)
 

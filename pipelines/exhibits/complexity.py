@@ -61,19 +61,18 @@ def draw(study: 'Study', config: str = 'wmt14_en_de_base', n: int = 64, k: int =
     found['Self-attention and point-wise layer'] = {
         COLUMNS[0]: found['Self-attention'][COLUMNS[0]] + point_wise(n, d)}
     title = f'Operations of a layer of width d = {d}, with k = {k} and r = {r}'
-    figure = _figure(title, d, k, r)
-    figure.savefig(os.path.join(study.out, 'complexity.png'), dpi=150)
-    return Exhibit({(name, 0): row for name, row in found.items()}, [Figure(title, figures.svg(figure, title))])
+    picture = figures.drawn(lambda: _figure(title, d, k, r), title, os.path.join(study.out, 'complexity.png'))
+    return Exhibit({(name, 0): row for name, row in found.items()}, [Figure(title, picture)])
 
 
 def _figure(title: str, d: int, k: int, r: int):
     from matplotlib.figure import Figure
-    figure = Figure(figsize=(6, 4), layout='constrained')
+    figure = Figure(figsize=(5, 3.4), layout='constrained')
     axes = figure.add_subplot()
     lengths = [2 ** i for i in range(3, 14)]
     for name in LAYERS:
         axes.plot(lengths, [table(n, d, k, r)[name][COLUMNS[0]] for n in lengths], label=name)
-    axes.axvline(d, color='grey', linestyle=':', linewidth=1, label='n = d')
+    axes.axvline(d, linewidth=0.8, linestyle=':', color='C5', label='n = d')
     axes.set(title=title, xscale='log', yscale='log', xlabel='length n', ylabel='operations')
     axes.legend()
     return figure

@@ -85,17 +85,16 @@ def draw(study: 'Study', sentence: str, layer: int = 1, setting: str = '', word:
     seen = [_look(run.pipeline, sentence, layer) for run in runs]
     values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
     drawn = []
-    for number, picture in enumerate(pictures):
-        figure, title = _picture(*seen[0], f'Layer {layer} of {runs[0].pipeline.config.model.N}', word, **picture)
-        figure.savefig(os.path.join(study.out, f'attention_{number + 1}.png'), dpi=150)
-        drawn.append(Figure(title, figures.svg(figure, title)))
+    for number, picture in enumerate(pictures, 1):
+        make, title = _picture(*seen[0], f'Layer {layer} of {runs[0].pipeline.config.model.N}', word, **picture)
+        drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))
     return Exhibit(values, drawn)
 
 
 def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
     """The weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
     from pipelines import attention
-    weights, source, _ = attention.look(pipeline, sentence)
+    weights, source, _ = attention.look(pipeline, sentence, target=sentence)  # the decoder is not looked at
     name = f'encoder/{layer - 1}/self_attention'
     if name not in weights:
         raise UserError(f'There is no layer {layer} in an encoder of {pipeline.config.model.N}.')
@@ -103,8 +102,9 @@ def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
 
 
 def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
+    """What draws it, and its title."""
     from pipelines import attention
     which = chosen(weights, place(source, word) if word else None, heads)
     title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'
              + (f', from “{word}”' if only else ''))
-    return attention.lines(weights, source, source, title, which, word if only else ''), title
+    return lambda: attention.lines(weights, source, source, title, which, word if only else ''), title

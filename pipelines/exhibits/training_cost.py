@@ -23,9 +23,8 @@ def counted(parameters: int, tokens: int, steps: int) -> dict[str, float]:
       Column -> number, in the units that the columns name.
     """
     token = 6 * parameters
-    return {'million parameters': parameters / 1e6, 'million operations a token': token / 1e6,
-            '10^12 operations a step': token * tokens / 1e12,
-            '10^18 operations in all': token * tokens * steps / 1e18}
+    return {'M parameters': parameters / 1e6, 'MFLOP a token': token / 1e6, 'TFLOP a step': token * tokens / 1e12,
+            'EFLOP in all': token * tokens * steps / 1e18}
 
 
 def by_the_clock(hours: float, devices: int = 8, peak: float = P100) -> float:
@@ -48,6 +47,5 @@ def draw(study: 'Study', runs: dict[str, dict[str, Any]], tokens: int = 25_000) 
         resolved = configs.load(run['config'])
         found = counted(resolved.model_module.parameters(resolved.model), tokens, resolved.train.steps)
         clock = by_the_clock(run['hours'])
-        values[name, 0] = {**found, '10^18 by the clock': clock,
-                           '% of the peak': 100 * found['10^18 operations in all'] / clock}
+        values[name, 0] = {**found, 'EFLOP by the clock': clock, '% of peak': 100 * found['EFLOP in all'] / clock}
     return Exhibit(values)
