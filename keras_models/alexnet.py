@@ -58,14 +58,17 @@ NETS = {
         'conv2': Convolution(256, 5, apart=True, bias=1.0, normalised=True, pooled=True),
         'conv3': Convolution(384, 3),
         'conv4': Convolution(384, 3, apart=True, bias=1.0),
-        'conv5': Convolution(256, 3, apart=True, bias=1.0, pooled=True)}, {}, pad=(1, 2), pooling='VALID', smallest=64),
+        'conv5': Convolution(256, 3, apart=True, bias=1.0, pooled=True),
+    }, {}, pad=(1, 2), pooling='VALID', smallest=64),
     # The four layers of 3.1 and 3.3, which footnote 3 leaves to cuda-convnet: layers-conv-local-11pct.cfg there. Its
     # normalization came after the first pooling and over nine maps; here it is as 3.3 and 3.5 have it.
     'cifar10': Net({
         'conv1': Convolution(64, 5, normalised=True, pooled=True, deviation=1e-4),
-        'conv2': Convolution(64, 5, normalised=True, pooled=True, deviation=0.01)}, {
+        'conv2': Convolution(64, 5, normalised=True, pooled=True, deviation=0.01),
+    }, {
         'local3': Convolution(64, 3, deviation=0.04),
-        'local4': Convolution(32, 3, deviation=0.04)}, pad=(0, 0), pooling='SAME', smallest=1),
+        'local4': Convolution(32, 3, deviation=0.04),
+    }, pad=(0, 0), pooling='SAME', smallest=1),
 }
 DENSE = 4096
 NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896, 'conv5': 43_264, 'fc6': 4096,
@@ -74,9 +77,11 @@ NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896,
 
 @dataclasses.dataclass
 class Config(rules.Descent):
-    """The paper's net by default, or its small one (`variant: cifar10`), which has neither towers nor dropout. `classes`
-    and `crop` are the data's when left empty; `width` multiplies every channel count but the classes. `towers: 1`:
-    every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare."""
+    """The paper's net by default, or `variant: cifar10`, its small one, which has neither towers nor dropout.
+
+    `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
+    `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare.
+    """
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
     crop: int | None = None
@@ -235,7 +240,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 
 
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Section 5. In CIFAR-10's net convolutions do not decay, as in cuda-convnet's layer-params-conv-local-11pct.cfg."""
+    """Section 5. In CIFAR-10's net convolutions do not decay: so cuda-convnet's layer-params-conv-local-11pct.cfg."""
     spared = tuple(config.net.convolutions) if config.net.local else ()
     return {'classifier': rules.descent(config, spared)}
 

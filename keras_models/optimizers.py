@@ -8,7 +8,6 @@ from tensorflow import keras
 
 from keras_models import ModelError
 
-
 UNDECAYED = ('bias', 'a')
 
 

@@ -62,13 +62,13 @@ def test_closed_form_counts_the_built_model(changes):
     assert alexnet.build(config)['classifier'].count_params() == alexnet.parameters(config)
 
 
-@pytest.mark.parametrize('changes', [{}, {'normalisation': False}, {'crop': 32, 'width': 0.3}, {'crop': 17}, {'crop': 1}])
+@pytest.mark.parametrize('changes', [{}, {'normalisation': False}, {'crop': 32, 'width': 0.3}, {'crop': 17}])
 def test_closed_form_counts_cifar10s_net(changes):
     config = dataclasses.replace(CIFAR10, **changes)
     model = alexnet.build(config)['classifier']
     assert model.count_params() == alexnet.parameters(config)
-    maps = [alexnet.convolutions(alexnet.layers(config), config, tf.zeros([1, config.crop, config.crop, 3])).shape[1:3]]
-    assert maps == [(alexnet.costs(config)[-2].side,) * 2]
+    maps = alexnet.convolutions(alexnet.layers(config), config, tf.zeros([1, config.crop, config.crop, 3]))
+    assert maps.shape[1:3] == (alexnet.costs(config)[-2].side,) * 2
 
 
 def test_cifar10s_net_by_hand():
@@ -266,8 +266,8 @@ def test_learns_four_pictures():
 
 @pytest.mark.parametrize('activation', ['relu', 'tanh'])
 def test_cifar10s_net_learns_four_pictures(activation):
-    config = dataclasses.replace(SMALL_CIFAR10, classes=4, activation=activation, learning_rate=0.002)
-    first, last = classifier_steps.train(alexnet, config, pictures(4, 24), steps=151)
+    config = dataclasses.replace(CIFAR10, classes=4, activation=activation, learning_rate=0.02)
+    first, last = classifier_steps.train(alexnet, config, pictures(4, 24), steps=101)
     assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
 
 

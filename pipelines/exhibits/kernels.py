@@ -8,7 +8,7 @@ from pipelines.exhibits import trained
 from pipelines.experiments import Exhibit, Figure, Study
 
 COLUMNS = 16  # of figure 3
-_GAP, _BETWEEN, _SCALE = 1, 4, 4  # pixels of a kernel between two of them, and between towers; of the PNG to one of those
+_GAP, _BETWEEN, _SCALE = 1, 4, 4  # between two kernels and between towers, in weights; pixels a weight
 
 
 def draw(study: Study, setting: str = '', towers: int = 1) -> Exhibit:
