@@ -52,8 +52,9 @@ class Measure:
 
     `take`: the validation of the last weights or of the `averaged` ones; the `least` of all validations; the `steps` to
     the first validation at or `below` a value, infinite if there is none; what was `evaluated` of the exported model;
-    the number of `parameters`; the `minutes` of training. `metric` is a metric's name, without `validation/`; `exp` and
-    `percent` say what is shown of its number.
+    the number of `parameters`; the `minutes` of training. `metric` is a metric's name, without `validation/`; `least`
+    and `steps` also know those of training, as `training/…`, means over `train.log_every` steps. `exp` and `percent`
+    say what is shown of its number.
     """
     metric: str = ''
     take: Literal['averaged', 'last', 'least', 'steps', 'evaluated', 'parameters', 'minutes'] = 'averaged'
@@ -80,7 +81,9 @@ class Measure:
                 value = found.properties[self.take].get(f'validation/{self.metric}')
             else:
                 from pipelines import report
-                curve = report.curves(os.path.join(found.uri, 'tensorboard')).get(f'validation/{self.metric}', [])
+                name = self.metric.removeprefix('training/')
+                tag = name if name != self.metric else f'validation/{name}'
+                curve = report.curves(os.path.join(found.uri, 'tensorboard')).get(tag, [])
                 value = (min((value for _, value in curve), default=None) if self.take == 'least' else
                          next((step for step, value in curve if value <= self.below), math.inf))
         if value is None:
