@@ -2,7 +2,7 @@
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -29,14 +29,14 @@ _STYLE = {
 }
 
 
-def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], marks: Iterable[int] = (),
+def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str, float]]], marks: Iterable[int] = (),
           x: str = 'step', log: bool = False, png: str = '') -> str:
     """Values over steps.
 
     Args:
       title: what the values are.
       series: (part, side) -> (step, value) points; the legend adds each one's last value. Of several parts each has its
-        colour, and the side 'validation' is dashed.
+        colour, and the side 'validation' is dashed. Steps may be words, too.
       marks: steps to mark, such as where a run was resumed.
       x: what they are values over.
       log: whether values are drawn by their logarithm.
@@ -59,7 +59,8 @@ def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], ma
         for step in marks:
             axes.axvline(step, color=matplotlib.rcParams['text.color'], linewidth=0.8, linestyle=':')
         axes.set_xlabel(x)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=''))
+        if not isinstance(steps[0], str):
+            axes.xaxis.set_major_formatter(EngFormatter(sep=''))
         if log:
             axes.set_yscale('log')
         elif max(abs(value) for points in series.values() for _, value in points) >= 10_000:
