@@ -90,12 +90,21 @@ class Pipeline:
         stage = get(name, self.config)
         if self.config.is_demo or (name == 'prepare' and self.config.makes_its_data):
             return self.run(stage)
-        found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
-        if found is None:
+        for need in stage.needs:
+            self.outputs(need)
+        if not self.finished(name):
             raise UserError(f'{self.root} has no finished {name} for this configuration; '
                             f'run `{self.command(stage.name)}` first.')
-        self._results[name] = found
-        return found
+        return self._results[name]
+
+    def finished(self, name: str) -> bool:
+        """Whether a stage and all before it are done for this configuration; then `outputs` has what they left."""
+        stage = get(name, self.config)
+        if name not in self._results and all(self.finished(need) for need in stage.needs):
+            found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
+            if found is not None:
+                self._results[name] = found
+        return name in self._results
 
     def _inputs(self, stage: Stage) -> dict[str, Artifact]:
         return {key: artifact for need in stage.needs for key, artifact in self.outputs(need).items()}
@@ -103,7 +112,8 @@ class Pipeline:
     def _fingerprint(self, stage: Stage, inputs: dict[str, Artifact]) -> str:
         values = self.config.values
         return artifacts.sha256({
-            'stage': stage.name, 'seed': values['seed'], 'sections': {name: values[name] for name in stage.sections},
+            'stage': stage.name, 'seed': values['seed'] if stage.seeded else None,
+            'sections': {name: values[name] for name in stage.sections},
             'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.also(self)})
 
     def _source(self, stage: Stage) -> str:

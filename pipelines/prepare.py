@@ -203,7 +203,7 @@ def write_job(job, path: str) -> None:
         file.write(str(job))
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=stats, outputs={
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=stats, seeded=False, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 
 

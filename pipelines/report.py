@@ -42,16 +42,21 @@ def write(folder: str, context: Context) -> str:
     Returns:
       The path of `report.html`.
     """
-    environment = jinja2.Environment(
+    templates, facts = environment(), gather(context)
+    for name in ('model_card.md', 'report.html'):
+        text = templates.get_template(f'{name}.j2').render(facts)
+        records.write_atomically(os.path.join(folder, name), text.encode())
+    return os.path.join(folder, 'report.html')
+
+
+def environment() -> jinja2.Environment:
+    """The templates of all pages."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader('pipelines'), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=jinja2.select_autoescape(('html.j2',), default=False))  # what is shown came with the data
-    environment.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
-    facts = gather(context)
-    for name in ('model_card.md', 'report.html'):
-        text = environment.get_template(f'{name}.j2').render(facts)
-        records.write_atomically(os.path.join(folder, name), text.encode())
-    return os.path.join(folder, 'report.html')
+    made.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
+    return made
 
 
 def gather(context: Context) -> dict[str, Any]:
@@ -180,22 +185,24 @@ def _versions() -> dict[str, str]:
 
 def command(context: Context) -> str:
     """The command that repeats this run: its configuration file, and every value that is not the file's own."""
-    values = _flat(context.config.values)
+    values = flat(context.config.values)
     try:
-        base = _flat(configs.load(context.config.source).values)
+        base = flat(configs.load(context.config.source).values)
     except UserError:  # the file has moved since
         base = values
-    changed = [f'--set {shlex.quote(f"{key}={_flow(value)}")}' for key, value in values.items()
+    changed = [f'--set {shlex.quote(f"{key}={flow(value)}")}' for key, value in values.items()
                if key not in base or base[key] != value]
     return ' '.join([context.pipeline.command('run'), *changed])
 
 
-def _flat(values: dict) -> dict:
+def flat(values: dict) -> dict:
+    """Nested sections as `section.key`."""
     return {f'{section}.{key}' if key else section: item for section, value in values.items()
             for key, item in (value if isinstance(value, dict) else {'': value}).items()}
 
 
-def _flow(value) -> str:
+def flow(value) -> str:
+    """A value as YAML on one line, as --set takes it."""
     return yaml.safe_dump(value, default_flow_style=True, width=float('inf')).strip().removesuffix('...').strip()
 
 

@@ -33,6 +33,7 @@ class Stage:
       check: refuses at once, before any work, what cannot succeed.
       current: whether the world outside still holds what these outputs, by key, say was done.
       follows: whether this process only takes part in an execution that another one leads and records.
+      seeded: whether it draws anything; what does not is the same for every seed.
     """
     name: str
     execute: Callable[['Context'], None]
@@ -43,6 +44,7 @@ class Stage:
     check: Callable[[Any], None] = lambda config: None
     current: Callable[[dict], bool] = lambda outputs: True
     follows: Callable[[Any], bool] = lambda config: False
+    seeded: bool = True
 
     @property
     def module(self) -> str:

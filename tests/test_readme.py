@@ -26,6 +26,10 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.attention "Thursday, July 16, 2026"': 'test_attention_maps.py, of a smaller model',
     'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.train --explain': 'test_explain.py',
+    'python -m pipelines.reproduce --list': 'test_reproduce.py',
+    'python -m pipelines.reproduce FILE.yaml': 'test_reproduce.py',
+    'python -m pipelines.reproduce prelu/fig3 --data DIR':
+        'nowhere: by hand, on files that cannot be shipped; test_reproduce.py runs an item of the demo',
     'python -m pipelines.train --config wmt14_en_de_base --explain': 'test_explain.py, test_transformer.py',
     'python -m pipelines.run --config wmt14_en_de_base --set data.folder=DIR --set train.strategy=mirrored':
         'nowhere whole: days on 8 GPUs; test_config.py, test_text_files.py and test_trainer.py hold its parts',

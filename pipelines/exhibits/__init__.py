@@ -1,0 +1,1 @@
+"""What pages of `pipelines.reproduce` show besides numbers of runs: a module each, with `draw(study, …) -> Exhibit`."""

@@ -1,0 +1,193 @@
+"""Makes a table or a figure of the papers again, and says whether what the paper claims of it shows.
+
+    python -m pipelines.reproduce --list
+    python -m pipelines.reproduce prelu/fig3 --data DIR
+    python -m pipelines.reproduce transformer/table3_heads --scale paper --data DIR --set train.strategy=mirrored
+
+Every setting is run by the stages' own commands, which are shown; what was run before is not run again. Leaves
+`page.html`, one page that needs no network, with its pictures and `found.json`, in `runs/reproduce/<paper>/<item>`.
+"""
+import argparse
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any
+
+from data_prep import UserError
+from pipelines import stage
+
+
+def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> list:
+    """Runs what the experiment wants of every setting and seed, and returns them as `experiments.Run`.
+
+    Raises:
+      UserError: there is no such scale, or --data is missing.
+    """
+    if scale not in experiment.scales:
+        raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
+    if experiment.needs and not data:
+        raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
+    from pipelines import config, experiments, pipeline
+    chosen, found = experiment.scales[scale], []
+    for name, setting in experiment.settings.items():
+        source = setting.config.get(scale, chosen.config)
+        stages = experiment.stages if setting.stages is None else setting.stages
+        for seed in chosen.seeds if stages else chosen.seeds[:1]:
+            keys = [key.replace('{data}', data) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
+            flags = [part for flag, values in (('--config', [source]), ('--set', keys), ('--pipeline_root', [root]))
+                     for value in values for part in (flag, value)]
+            opened = pipeline.Pipeline(config.load(source, keys), root, [], flags)
+            found.append(experiments.Run(name, seed, opened, stages))
+    for run in found:
+        for each in run.stages:
+            perform(run, each)
+    return found
+
+
+def perform(run, name: str) -> None:
+    """One stage of a run, by its command, unless it was done before.
+
+    Raises:
+      SystemExit: it failed, and has said why.
+    """
+    if run.pipeline.finished(name):
+        return
+    command = run.pipeline.command(stage.name_of(name, run.pipeline.config))
+    print(f'[{run.setting}, seed {run.seed}] {command}', flush=True)
+    done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
+    if done.returncode:
+        sys.exit(done.returncode)
+    run.pipeline.finished(name)  # so that it is known
+
+
+def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[float]]]:
+    """Setting -> column -> a number a seed, of measures and of what exhibits found."""
+    table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
+    for run in found:
+        for column, measure in experiment.measures.items():
+            if run.stages:
+                table[run.setting].setdefault(column, []).append(measure.of(run))
+    for exhibit in shown:
+        for (setting, _), columns in exhibit.values.items():
+            for column, value in columns.items():
+                table.setdefault(setting, {}).setdefault(column, []).append(value)
+    return table
+
+
+def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
+    """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
+    from pipelines import config, report
+    if scale == 'paper' or 'paper' not in experiment.scales:
+        return []
+
+    def values(which: str, more: list[str]) -> dict[str, str]:
+        chosen = experiment.scales[which]
+        loaded = config.load(chosen.config, [key.replace('{data}', 'DIR') for key in chosen.set] + more)
+        return {key: report.flow(value) for key, value in report.flat(loaded.values).items()}
+    theirs, ours = values('paper', []), values(scale, overrides)
+    return [(key, theirs.get(key, '–'), ours.get(key, '–')) for key in {**theirs, **ours}
+            if theirs.get(key) != ours.get(key) and key not in ('name', 'seed')]
+
+
+def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], seconds: float) -> dict:
+    """The page and found.json. Returns what the latter holds."""
+    from data_prep import records
+    from pipelines import experiments, report
+    os.makedirs(out, exist_ok=True)
+    study = experiments.Study(found, data, out, scale)
+    shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
+             for each in experiment.exhibits]
+    table = measured(experiment, found, shown)
+    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()}))
+                for claim in experiment.claims]
+    facts = {
+        'item': experiment.name, 'scale': scale, 'seeds': sorted({run.seed for run in found if run.stages}),
+        'table': table, 'minutes': round(seconds / 60, 1),
+        'verdicts': [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts],
+        'commands': [run.pipeline.command(stage.name_of(name, run.pipeline.config))
+                     for run in found for name in run.stages]}
+    columns = list(dict.fromkeys(column for rows in (table, experiment.paper) for row in rows.values()
+                                 for column in row))
+    page = report.environment().get_template('reproduction.html.j2').render(
+        experiment=experiment, columns=columns, rows=dict.fromkeys([*table, *experiment.paper]), claims=verdicts,
+        figures=[figure for exhibit in shown for figure in exhibit.figures], facts=facts,
+        differing=differing(experiment, scale, overrides), number=experiments.number, spread=experiments.spread)
+    records.write_atomically(os.path.join(out, 'page.html'), page.encode())
+    finite = {setting: {column: [value if math.isfinite(value) else None for value in values]
+                        for column, values in row.items()} for setting, row in table.items()}
+    records.write_atomically(os.path.join(out, 'found.json'), json.dumps({**facts, 'table': finite}, indent=1).encode())
+    return facts
+
+
+def listing(name: str = '') -> None:
+    """Prints every item whose name begins so: what it is, its data, the paper's numbers, and how long it takes."""
+    from rich.console import Console
+    from rich.padding import Padding
+
+    from pipelines import experiments
+    console = Console(highlight=False, markup=False)
+    for each in experiments.names():
+        if not each.startswith(name):
+            continue
+        item = experiments.load(each)
+        lines = [item.source]
+        if item.instead:
+            lines.append(item.instead)
+        else:
+            lines.append(f'small: {item.time("small")}; paper: {item.time("paper")}'
+                         + (f'; --data: {item.needs}' if item.needs else '; needs no data'))
+        lines += [f'{setting}: ' + ', '.join(f'{column} {experiments.number(value)}' for column, value in row.items())
+                  for setting, row in item.paper.items()]
+        console.print(f'{each}  {item.title}', style='bold')
+        console.print(Padding('\n'.join(lines), (0, 0, 0, 4)))
+
+
+def main(argv=None) -> None:
+    flags = argparse.ArgumentParser(prog='python -m pipelines.reproduce', description=__doc__, allow_abbrev=False,
+                                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list the beginning of one')
+    flags.add_argument('--list', action='store_true', help='name every table and figure, and leave')
+    flags.add_argument('--scale', choices=('small', 'paper'), default='small',
+                       help='small (the default): two cores, a quarter of an hour; paper: the paper\'s own')
+    flags.add_argument('--data', metavar='PATH', default='', help='the data the item needs')
+    flags.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
+                       help='override one value in every run; may be repeated')
+    flags.add_argument('--out', metavar='DIR', default=os.path.join('runs', 'reproduce'),
+                       help='where pages and runs go (default: runs/reproduce)')
+    args = flags.parse_args(argv)
+    if not (args.item or args.list):
+        flags.error('name an item, or ask for --list')
+
+    def work():
+        if args.list:
+            listing(args.item)
+        else:
+            reproduce(args)
+    stage.run_command(work)
+
+
+def reproduce(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs an item, writes its page and says what was found."""
+    stage.quiet_libraries()
+    from pipelines import experiments
+    experiment = experiments.load(args.item)
+    if experiment.instead:
+        raise UserError(f'{experiment.name} is not run: {experiment.instead}')
+    started, paper = time.monotonic(), experiment.name.partition('/')[0]
+    found = runs(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
+                 os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
+    out = os.path.join(args.out, experiment.name)
+    facts = write(experiment, args.scale, found, args.data, out, args.overrides, time.monotonic() - started)
+    for each in facts['verdicts']:
+        print(f'{each["claim"]} {each["verdict"]}. {each["why"]}.', flush=True)
+    print(os.path.join(out, 'page.html'))
+    return facts
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""Every table and figure of the papers has a command, and what it says follows from its numbers."""
+import json
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, command
+from data_prep import UserError
+from pipelines import config, experiments
+from pipelines.experiments import Claim
+
+TABLES_AND_FIGURES = {'transformer': (4, 5), 'alexnet': (2, 4), 'vgg': (12, 0), 'prelu': (8, 7), 'viton_hd': (2, 9)}
+
+
+def claim(**bounds):
+    return Claim('So it is.', 'error', **bounds)
+
+
+@pytest.mark.parametrize('bounds, values, word', [
+    (dict(rises=['a', 'b']), {'a': [1, 2], 'b': [3, 4]}, 'shows'),
+    (dict(rises=['a', 'b']), {'a': [1, 3.5], 'b': [3, 4]}, 'not clear'),
+    (dict(rises=['a', 'b']), {'a': [5, 6], 'b': [3, 4]}, 'does not show'),
+    (dict(rises=['a', 'b']), {'a': [3], 'b': [3]}, 'does not show'),
+    (dict(rises=['a', 'b']), {'a': [1], 'b': [math.inf]}, 'shows'),
+    (dict(rises=['a', 'b', 'c']), {'a': [1], 'b': [2], 'c': [1.5]}, 'not clear'),
+    (dict(rises=['a', 'b']), {'a': [1]}, 'not measured'),
+    (dict(rises=['a', 'b']), {'a': [1], 'b': [math.nan]}, 'not measured'),
+    (dict(at_most={'a': 2}), {'a': [1, 2]}, 'shows'),
+    (dict(at_least={'a': 2}), {'a': [1, 2]}, 'not clear'),
+    (dict(ratio=['a', 'b'], least=2), {'a': [6, 8], 'b': [3]}, 'shows'),
+    (dict(ratio=['a', 'b'], least=2), {'a': [6, 5], 'b': [3]}, 'not clear'),
+    (dict(ratio=['a', 'b'], least=0.9, most=1.1), {'a': [1], 'b': [3]}, 'does not show'),
+])
+def test_a_verdict_follows_from_every_seed(bounds, values, word):
+    verdict = claim(**bounds).judged(values)
+    assert verdict.word == word
+    assert verdict.why.startswith('error')
+
+
+def test_a_ratio_is_said():
+    assert claim(ratio=['tanh', 'relu'], least=2).judged({'tanh': [600], 'relu': [100]}).why.endswith('a ratio of 6')
+
+
+@pytest.mark.parametrize('name', experiments.names())
+def test_every_item_is_of_configurations_that_load(name):
+    item = experiments.load(name)
+    assert item.title and item.source
+    assert experiments.drawer and all(experiments.drawer(exhibit) for exhibit in item.exhibits)
+    for scale, chosen in item.scales.items():
+        assert chosen.time != 'unmeasured', f'{name}: how long does {scale} take?'
+        for setting in item.settings.values():
+            keys = [key.replace('{data}', 'DIR') for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            config.load(setting.config.get(scale, chosen.config), keys)
+
+
+@pytest.mark.parametrize('paper', TABLES_AND_FIGURES)
+def test_no_table_and_no_figure_is_missing(paper):
+    """Every one has an item of its own, or is part of one: table3_heads."""
+    items = [name.partition('/')[2] for name in experiments.names() if name.startswith(f'{paper}/')]
+    for kind, count in zip(('table', 'fig'), TABLES_AND_FIGURES[paper]):
+        for number in range(1, count + 1):
+            assert any(re.match(rf'{kind}{number}(?!\d)', item) for item in items), f'{paper}: {kind} {number}'
+
+
+def test_the_list_names_all_and_starts_at_once():
+    done = command('pipelines.reproduce', '--list', cwd=ROOT)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert [line.split()[0] for line in lines if line and line[0] != ' '] == experiments.names()
+    script = ('import sys; from pipelines import reproduce; reproduce.main(["--list"]); '
+              'assert not {"tensorflow", "numpy", "matplotlib"} & {*sys.modules}')
+    subprocess.run([sys.executable, '-c', script], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+ITEM = '''
+title: Two rates
+source: a test
+stages: [prepare, train, export, evaluate]
+scales:
+  small: {config: demo_images, seeds: [1, 2], time: 1 min,
+          set: [train.steps=20, train.validate_every=20, train.checkpoint_every=20, input.rows=16]}
+  paper: {config: demo_images, time: 2 min}
+settings:
+  usual: {}
+  no rate: {set: [model.learning_rate=1e-9], stages: [prepare, train]}
+measures:
+  error: {metric: top1_error, take: averaged, percent: true}
+  perplexity: {metric: loss, take: least, exp: true}
+  steps: {metric: top1_error, take: steps, below: 0.5}
+  test error: {metric: top1_error, take: evaluated}
+  parameters: {take: parameters}
+paper:
+  usual: {error: 1.5, price: high}
+  another: {error: 2.5}
+claims:
+  - {says: A net that does not learn is worse., measure: error, rises: [usual, no rate]}
+  - {says: It knows all., measure: error, at_most: {usual: 0}}
+notes: Made for a test.
+'''
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    """What an item of the demo leaves, and what was printed; then again, when all is done."""
+    folder = tmp_path_factory.mktemp('made')
+    (folder / 'ours').mkdir()
+    (folder / 'ours' / 'rates.yaml').write_text(ITEM)
+    args = ('pipelines.reproduce', 'ours/rates.yaml', '--out', 'out')
+    first, again = (command(*args, cwd=folder) for _ in range(2))
+    assert first.returncode == again.returncode == 0, first.stderr + again.stderr
+    return folder / 'out', first.stdout, again.stdout
+
+
+def test_an_item_is_run_by_the_stages_and_judged(made):
+    out, said, _ = made
+    found = json.loads((out / 'ours' / 'rates' / 'found.json').read_text())
+    usual, without = found['table']['usual'], found['table']['no rate']
+    assert max(usual['error']) < min(without['error']) and len(usual['error']) == 2
+    assert usual['perplexity'][0] == pytest.approx(math.exp(-math.log(1 / usual['perplexity'][0])))
+    assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
+    assert usual['parameters'] == without['parameters']
+    assert len(usual['test error']) == 2 and all(0 < error < 1 for error in usual['test error'])
+    assert [verdict['verdict'] for verdict in found['verdicts']] == ['shows', 'does not show']
+    assert len(found['commands']) == 12 and said.count('python -m pipelines.prepare') == 1  # seeds share it
+    assert 'A net that does not learn is worse. shows.' in said.replace(': shows', '. shows')
+
+
+def test_the_page_has_both_numbers_and_what_differs(made):
+    page = (made[0] / 'ours' / 'rates' / 'page.html').read_text()
+    for words in ('Two rates', 'paper: 1.5', 'paper: high', 'another', 'not reached', 'train.steps', 'Does not show',
+                  'Made for a test.', 'python -m pipelines.evaluate'):
+        assert words in page, words
+
+
+def test_what_was_run_is_not_run_again(made):
+    _, first, again = made
+    assert 'train: started' in first and 'started' not in again and 'skipped' not in again
+
+
+@pytest.mark.parametrize('args, words', [
+    (['nothing/here'], "There is no 'nothing/here'"),
+    (['broken.yaml'], "broken.yaml: 'It is.' is of 'b', which is no setting"),
+    (['rates.yaml', '--scale', 'paper'], 'has no scale paper; it has small'),
+    (['rates.yaml'], 'needs --data: pictures'),
+])
+def test_mistakes_are_sentences(tmp_path, args, words):
+    plain = ITEM.replace('  paper: {config: demo_images, time: 2 min}\n', '')
+    plain = plain.replace('source:', 'needs: pictures\nsource:')
+    (tmp_path / 'rates.yaml').write_text(plain)
+    (tmp_path / 'broken.yaml').write_text(
+        'title: t\nsource: s\nscales: {small: {config: demo_images}}\nsettings: {a: {}}\nmeasures: {error: {}}\n'
+        'claims: [{says: It is., measure: error, rises: [a, b]}]\n')
+    done = command('pipelines.reproduce', *args, cwd=tmp_path)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_an_items_file_is_checked(tmp_path):
+    for text, words in (('title: t', 'source'), ('title: t\nsource: s', 'either scales or instead'), ('[]', '')):
+        (tmp_path / 'item.yaml').write_text(text)
+        with pytest.raises(UserError, match=words):
+            experiments.load(str(tmp_path / 'item.yaml'))
