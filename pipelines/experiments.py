@@ -118,7 +118,9 @@ class Claim:
             return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} is not known')
         kept = list(self._tries(wanted))
         word = 'shows' if all(kept) else 'not clear' if any(kept) else 'does not show'
-        why = '; '.join(f'{name} {spread(found)}' for name, found in wanted.items())
+        said = {name: spread(found) for name, found in wanted.items()}
+        why = '; '.join(f'{name} {mean}' + (f' ({least_to_most})' if least_to_most else '')
+                        for name, (mean, least_to_most) in said.items())
         if self.ratio:
             over, under = (sum(wanted[name]) / len(wanted[name]) for name in self.ratio)
             why += f': a ratio of {number(over / under if under else math.nan)}'
@@ -275,7 +277,7 @@ def number(value: float | str) -> str:
     return f'{value:,.0f}' if abs(value) >= 1000 and value == round(value) else f'{value:.4g}'
 
 
-def spread(values: list[float]) -> str:
-    """The mean, and of several the least and the most: 5.21 (5.18 to 5.24)."""
-    mean = number(sum(values) / len(values))
-    return f'{mean} ({number(min(values))} to {number(max(values))})' if len(values) > 1 else mean
+def spread(values: list[float]) -> tuple[str, str]:
+    """The mean, and of values that differ the least and the most: 5.21, and 5.18 to 5.24."""
+    least, most = min(values), max(values)
+    return number(sum(values) / len(values)), f'{number(least)} to {number(most)}' if least < most else ''
