@@ -90,7 +90,8 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     """The same model twice: nothing dropped, and what belongs to all pairs together is said of no part of them."""
     folder, _ = finished
     config = configs.load(str(folder / 'people.yaml'), [
-        'evaluate.slices=[kind, misalignment]', 'evaluate.thresholds={ssim: {max_drop: 0.01}, parse_iou: {min: 0, max_drop: 0.01}}'])
+        'evaluate.slices=[kind, misalignment]',
+        'evaluate.thresholds={ssim: {max_drop: 0.01}, parse_iou: {min: 0, max_drop: 0.01}}'])
     [examples], [model] = ((folder / 'root').glob(place) for place in ('prepare/*/examples', 'export/*/model/Format-*'))
     models, path = ['candidate', 'baseline'], str(tmp_path / 'predictions')
     split = records.open_split(str(examples), 'test')

@@ -13,7 +13,8 @@ def draw(study: Study, network: str = '', digits: int = 9, layers: bool = True) 
       digits: operations are shown in units of 10^digits.
       layers: whether to show that table.
     """
-    values, columns = {}, {}
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    columns: dict[str, list] = {}
     for run in study.runs:
         module, config = run.pipeline.config.model_module, run.pipeline.config.model
         if network:

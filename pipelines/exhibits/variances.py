@@ -50,7 +50,8 @@ def ratios(rule: Callable, a: float, widths: list[int], seeds: int = 20) -> tupl
       Var[y_l] / Var[y_1] for l of 1 to L (9), and Var[dx_l] / Var[dx_(L+1)] for l of 2 to L + 1 (13); L values each.
     """
     import tensorflow as tf
-    forward, backward = [], []
+    forward: list[np.ndarray] = []
+    backward: list[np.ndarray] = []
     for seed in range(seeds):
         tf.keras.utils.set_random_seed(seed)
         x = tf.random.normal([32, widths[0]])
