@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 Heads = Literal['all', 'sharpest', 'apart']
 
 
-def far(weights: np.ndarray, query: int, places: int = 3) -> int:
-    """How many heads spend most of a query's weight so many places away from it, or farther.
+def far(weights: np.ndarray, query: int, places: int = 3, least: float = 0.25) -> int:
+    """How many heads look farthest away: at one subword so many places from the query or more with the most of their
+    weight, and at least so much of it. (Of even attention most is far away, too, and follows nothing.)
 
     Args:
       weights: [h, n, n], whose rows are queries and sum to 1.
     """
-    away = np.abs(np.arange(weights.shape[-1]) - query) >= places
-    return int((weights[:, query, away].sum(-1) > 0.5).sum())
+    there = weights[:, query].argmax(-1)
+    return int(((np.abs(there - query) >= places) & (weights[:, query].max(-1) >= least)).sum())
 
 
 def apart(weights: np.ndarray) -> np.ndarray:
