@@ -93,11 +93,11 @@ def dense_cost(name: str, inputs: int, units: int) -> Cost:
 
 
 def three_dense(units: int, classes: int, rate: float, weights: Callable[[], keras.initializers.Initializer],
-                bias: float = 0.0) -> list[keras.layers.Layer]:
+                bias: float = 0.0, activation: str = 'relu') -> list[keras.layers.Layer]:
     """The end AlexNet and VGG share: fc6, fc7 with ReLU and dropout, and fc8, whose outputs are the logits."""
     made = []
     for name in ('fc6', 'fc7'):
-        made += [keras.layers.Dense(units, 'relu', kernel_initializer=weights(),
+        made += [keras.layers.Dense(units, activation, kernel_initializer=weights(),
                                     bias_initializer=keras.initializers.Constant(bias), name=name),
                  Dropout(rate, f'{name}/dropout')]
     return [*made, keras.layers.Dense(classes, kernel_initializer=weights(), name='fc8')]

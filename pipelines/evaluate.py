@@ -133,6 +133,9 @@ def _judged(config, split, models: dict, judges: dict) -> list[dict]:
         together = judge.corpus()
         for row in judged:
             row[name] = [{**row[name], **together}[metric] for metric in judge.names]
+    # What an example belongs to by what the candidate made of it.
+    for row, found in zip(judged, getattr(judges['candidate'], 'slices', lambda: [])()):
+        row.update(found)
     return judged
 
 

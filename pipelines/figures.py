@@ -2,7 +2,7 @@
 import html
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -17,6 +17,8 @@ _WIDTH, _HEIGHT, _ROW = 3.7, 2.5, 0.2  # inches of a figure, and of a name below
 _INSIDE = 3  # so many names have room among the lines; more stand below
 _VARIABLES = {_INK: 'var(--muted)', _FAINT: 'var(--line)',
               **{colour: f'var(--series-{i})' for i, colour in enumerate(_SERIES, 1)}}
+# For files of their own, which follow no page: those of `templates/report.css` by day.
+_PRINTED = ('#6a6861', '#dedbd2', '#2468a8', '#d1642a', '#3b8f6b', '#8a5aa8', '#a8842a', '#6d7077')
 _STYLE = {
     'svg.fonttype': 'none', 'svg.hashsalt': 'landmark', 'text.parse_math': False, 'font.size': 9,
     'text.color': _INK, 'axes.edgecolor': _FAINT, 'axes.labelcolor': _INK, 'axes.titlecolor': _INK,
@@ -27,19 +29,23 @@ _STYLE = {
 }
 
 
-def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], marks: Iterable[int] = ()) -> str:
+def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str, float]]], marks: Iterable[int] = (),
+          x: str = 'step', log: bool = False, png: str = '') -> str:
     """Values over steps.
 
     Args:
       title: what the values are.
       series: (part, side) -> (step, value) points; the legend adds each one's last value. Of several parts each has its
-        colour, and the side 'validation' is dashed.
+        colour, and the side 'validation' is dashed. Steps may be words, too.
       marks: steps to mark, such as where a run was resumed.
+      x: what they are values over.
+      log: whether values are drawn by their logarithm.
+      png: a file to draw them into as well.
 
     Returns:
       An <svg> element.
     """
-    with matplotlib.rc_context(_STYLE):
+    def draw():
         below = len(series) > _INSIDE
         figure, axes = _figure(title, _HEIGHT + _ROW * len(series) * below)
         parts = list(dict.fromkeys(part for part, _ in series))
@@ -47,20 +53,40 @@ def lines(title: str, series: dict[tuple[str, str], list[tuple[int, float]]], ma
             steps, values = zip(*points)
             colour = parts.index(part) if len(parts) > 1 else number
             axes.plot(steps, values, label=f'{part} {side} {_short(values[-1])}'.strip().replace('  ', ' '),
-                      color=_SERIES[colour % len(_SERIES)],
+                      color=f'C{colour % len(_SERIES)}',
                       linestyle='--' if len(parts) > 1 and side == 'validation' else '-',
                       marker='o' if len(points) < 20 else '', markersize=3)
         for step in marks:
-            axes.axvline(step, color=_INK, linewidth=0.8, linestyle=':')
-        axes.set_xlabel('step')
-        axes.xaxis.set_major_formatter(EngFormatter(sep=''))
-        if max(abs(value) for points in series.values() for _, value in points) >= 10_000:
+            axes.axvline(step, color=matplotlib.rcParams['text.color'], linewidth=0.8, linestyle=':')
+        axes.set_xlabel(x)
+        if not isinstance(steps[0], str):
+            axes.xaxis.set_major_formatter(EngFormatter(sep=''))
+        if log:
+            axes.set_yscale('log')
+        elif max(abs(value) for points in series.values() for _, value in points) >= 10_000:
             axes.yaxis.set_major_formatter(EngFormatter(sep=''))
         if below:
             figure.legend(loc='outside lower left')
         else:
             axes.legend(loc='best')
-        return svg(figure, title)
+        return figure
+    return drawn(draw, title, png)
+
+
+def drawn(draw: Callable[[], Figure], title: str, png: str = '') -> str:
+    """A figure in the page's style as <svg>, and if `png` names a file, in that.
+
+    Args:
+      draw: makes it, by matplotlib's defaults; called once for each.
+    """
+    if png:
+        ink, faint, *series = _PRINTED
+        plain = {**_STYLE, **{key: ink if value == _INK else faint for key, value in _STYLE.items()
+                              if value in (_INK, _FAINT)}}
+        with matplotlib.rc_context({**plain, 'axes.prop_cycle': cycler(color=series)}):
+            draw().savefig(png, dpi=200, metadata={'Software': None})
+    with matplotlib.rc_context(_STYLE):
+        return svg(draw(), title)
 
 
 def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] = ()) -> str:

@@ -29,13 +29,17 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
     """
     if scale not in experiment.scales:
         raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
-    if experiment.needs and not data:
+    chosen = experiment.scales[scale]
+    if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
     from pipelines import config, experiments, pipeline
-    chosen, found = experiment.scales[scale], list[experiments.Run]()
+    common = experiment.stages if chosen.stages is None else chosen.stages
+    found: list[experiments.Run] = []
     for name, setting in experiment.settings.items():
+        if scale not in setting.scales:
+            continue
         source = setting.config.get(scale, chosen.config)
-        stages = experiment.stages if setting.stages is None else setting.stages
+        stages = common if setting.stages is None else setting.stages
         for seed in chosen.seeds if stages else chosen.seeds[:1]:
             keys = [filled(key, data, seed, found) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
             keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed

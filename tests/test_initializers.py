@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_models import initializers
+from pipelines.exhibits import variances
 
 
 @pytest.mark.parametrize('filters, deviation', [(64, 0.059), (128, 0.042), (256, 0.029), (512, 0.021)])
@@ -40,21 +41,9 @@ def test_draws_follow_the_global_seed_and_differ_between_layers():
 
 def ratios(draw, a: float, widths: list[int], seeds: int = 20) -> tuple[float, float]:
     """Var[y_L] / Var[y_1] and Var[dx_2] / Var[dx_(L+1)] in dense layers (1 x 1 convolutions), geometric means."""
-    forward, backward = [], []
-    for seed in range(seeds):
-        tf.keras.utils.set_random_seed(seed)
-        x = tf.random.normal([32, widths[0]])
-        weights, responses, slopes = [draw()([n, d]) for n, d in zip(widths, widths[1:])], [], []
-        for w in weights:
-            responses.append(x @ w)
-            slopes.append(tf.where(responses[-1] > 0, 1.0, a))
-            x = responses[-1] * slopes[-1]
-        d = last = tf.random.normal(x.shape)
-        for slope, w in list(zip(slopes, weights))[:0:-1]:
-            d = (d * slope) @ tf.transpose(w)
-        forward.append(np.log(np.var(responses[-1]) / np.var(responses[0])))
-        backward.append(np.log(np.var(d) / np.var(last)))
-    return np.exp(np.mean(forward)), np.exp(np.mean(backward))
+    forward, backward = variances.ratios(draw, a, widths, seeds)
+    assert len(forward) == len(backward) == len(widths) - 1 and forward[0] == backward[-1] == 1
+    return forward[-1], backward[0]
 
 
 @pytest.mark.parametrize('case', ['forward', 'backward'])

@@ -16,7 +16,7 @@ SIZE = [128, 128]
 SMALL = try_on.Config(size=SIZE, low=[64, 64], segmentation={'width': 0.125}, geometric_matching={'width': 0.125},
                       alias={'width': 0.125})
 ALWAYS = {'l1', 'ssim', 'ms_ssim', 'mask_ssim', 'warp_ssim', 'warp_l1', 'parse_iou', 'chain_l1', 'chain_ssim',
-          'warp_l1_identity', 'parse_iou_copied', 'ssim_pasted', 'mask_ssim_pasted'}
+          'warp_l1_identity', 'misaligned', 'parse_iou_copied', 'ssim_pasted', 'mask_ssim_pasted'}
 
 
 def picture(seed, size=SIZE):
@@ -29,6 +29,7 @@ def found(true, **others):
     parse[32:96, 32:96] = judge.UPPER
     same = {name: true for name in ('true_image', 'image', 'reconstructed')}
     same |= {name: np.where(parse[..., None] > 0, true, np.float32(1)) for name in ('warped', 'cloth')}
+    same['warped_mask'] = (parse > 0).astype(np.float32)[..., None]
     given = same | {'true_parse': parse, 'removed': (parse > 0).astype(np.float32)} | others
     return {name: tf.constant(value) for name, value in given.items()}
 
@@ -56,6 +57,18 @@ def test_beside_the_garment_the_warp_should_leave_white():
     numbers = judge.compared(found(true, warped=warped))
     assert float(numbers['warp_l1']) == pytest.approx(1 - 64 * 64 / np.prod(SIZE), rel=1e-4)
     assert float(numbers['warp_ssim']) == pytest.approx(1, abs=1e-5)  # which is of the garment alone
+
+
+def test_pairs_are_in_thirds_by_what_of_the_garment_the_warp_leaves_bare(monkeypatch):
+    bare = np.ones([*SIZE, 1], np.float32)
+    bare[32:48] = 0  # a quarter of the garment, and ground, which does not matter
+    assert float(judge.compared(found(picture(0), warped_mask=bare))['misaligned']) == pytest.approx(16 * 64 / 128 ** 2)
+    areas = [0.3, math.nan, 0.1, 0.2, 0.6, 0.5, 0.4]
+    asked = Judge({})
+    monkeypatch.setattr(asked, '_misaligned', areas)
+    assert [row.get('misalignment') for row in asked.slices()] == [
+        'medium', None, 'small', 'small', 'large', 'large', 'medium']
+    assert Judge({}).slices() == []
 
 
 def test_a_pasted_garment_is_put_before_the_mean_of_the_background():
@@ -161,10 +174,10 @@ class Perfect(tf.Module):
     def judged(self, **files):
         given = self._assets.sample(**files)
         image, cloth = given['image'] / 2 + 0.5, given['cloth'] / 2 + 0.5
-        warped = tf.where(given['parse'][..., tf.newaxis] == judge.UPPER, image, 1)
-        return {'image': image, 'reconstructed': image, 'true_image': image, 'warped': warped, 'cloth': cloth,
-                'parse': given['parse'], 'true_parse': given['parse'], 'agnostic_parse': given['agnostic_parse'],
-                'removed': given['removed']}
+        S_c = given['parse'][..., tf.newaxis] == judge.UPPER
+        return {'image': image, 'reconstructed': image, 'true_image': image, 'cloth': cloth,
+                'warped': tf.where(S_c, image, 1), 'warped_mask': tf.cast(S_c, tf.float32), 'parse': given['parse'],
+                'true_parse': given['parse'], 'agnostic_parse': given['agnostic_parse'], 'removed': given['removed']}
 
 
 @pytest.fixture(scope='module')

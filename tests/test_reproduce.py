@@ -1,4 +1,5 @@
 """Every table and figure of the papers has a command, and what it says follows from its numbers."""
+import dataclasses
 import json
 import math
 import re
@@ -9,10 +10,10 @@ import pytest
 
 from conftest import ROOT, command
 from data_prep import UserError
-from pipelines import config, experiments
+from pipelines import config, experiments, reproduce
 from pipelines.experiments import Claim
 
-TABLES_AND_FIGURES = {'transformer': (4, 5), 'alexnet': (2, 4), 'vgg': (12, 0), 'prelu': (8, 7), 'viton_hd': (2, 9)}
+TABLES_AND_FIGURES = {'transformer': (4, 5), 'alexnet': (2, 4), 'vgg': (12, 0), 'prelu': (7, 7), 'viton_hd': (2, 23)}
 
 
 def claim(**bounds):
@@ -183,3 +184,13 @@ def test_an_items_file_is_checked(tmp_path):
         (tmp_path / 'item.yaml').write_text(text)
         with pytest.raises(UserError, match=words):
             experiments.load(str(tmp_path / 'item.yaml'))
+
+
+def test_a_scale_has_its_own_stages_and_settings(tmp_path):
+    item = ITEM.replace('source:', 'needs: pictures\nsource:').replace("  usual: {}", "  usual: {scales: [paper]}")
+    (tmp_path / 'rates.yaml').write_text(item.replace('  small: {', '  small: {stages: [], '))
+    experiment = experiments.load(str(tmp_path / 'rates.yaml'))
+    bare = dataclasses.replace(experiment.settings['no rate'], stages=None)
+    computed = dataclasses.replace(experiment, settings={**experiment.settings, 'no rate': bare})
+    found = reproduce.runs(computed, 'small', '', str(tmp_path), [])
+    assert [(run.setting, run.stages) for run in found] == [('no rate', [])]

@@ -14,7 +14,7 @@ from PIL import Image
 from conftest import command
 from data_prep import UserError, records, sample_people
 from keras_models import ModelError
-from keras_models.viton.judge import Judge
+from keras_models.viton.judge import THIRDS, Judge
 from pipelines import config as configs
 from pipelines import evaluate
 
@@ -90,7 +90,8 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     """The same model twice: nothing dropped, and what belongs to all pairs together is said of no part of them."""
     folder, _ = finished
     config = configs.load(str(folder / 'people.yaml'), [
-        'evaluate.slices=[kind]', 'evaluate.thresholds={ssim: {max_drop: 0.01}, parse_iou: {min: 0, max_drop: 0.01}}'])
+        'evaluate.slices=[kind, misalignment]',
+        'evaluate.thresholds={ssim: {max_drop: 0.01}, parse_iou: {min: 0, max_drop: 0.01}}'])
     [examples], [model] = ((folder / 'root').glob(place) for place in ('prepare/*/examples', 'export/*/model/Format-*'))
     models, path = ['candidate', 'baseline'], str(tmp_path / 'predictions')
     split = records.open_split(str(examples), 'test')
@@ -103,8 +104,12 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     names = Judge({}).names
     assert candidate.shape == (3, len(names)) and (candidate == baseline).all()
     assert metrics['overall'] == pytest.approx(dict(zip(names, candidate.mean(0))))
-    [part] = metrics.keys() - {'overall'}  # all are of one kind
-    assert metrics[part] == {name: metrics['overall'][name] for name in names if name not in Judge.CORPUS}
+    of_pairs = [name for name in names if name not in Judge.CORPUS]
+    [part] = metrics.keys() - {'overall', *THIRDS}  # all are of one kind
+    assert metrics[part] == {name: metrics['overall'][name] for name in of_pairs}
+    of_area = candidate[np.argsort(candidate[:, names.index('misaligned')])]
+    assert [metrics[third] for third in THIRDS] == [pytest.approx(
+        {name: row[names.index(name)] for name in of_pairs}, nan_ok=True) for row in of_area]
 
 
 @pytest.mark.parametrize('setting, said', [

@@ -21,6 +21,7 @@ PARSED = (UPPER, 5, 6, BACKGROUND)  # the garment, the arms, and the background,
 PICTURES = 8  # pairs of which they are kept
 WINDOW = 11  # of SSIM, in pixels
 SCALES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM's weights, the finest first
+THIRDS = ('small', 'medium', 'large')  # of the pairs worn, by their misaligned area (figure 9)
 
 # How each is computed, but for what all have in common. The last is the one to look at first.
 PROTOCOLS = {
@@ -29,6 +30,7 @@ PROTOCOLS = {
     'warp_l1': 'mean |I_c - W(c, theta)| of eq. (11), levels 0 to 1, I_c on white, warped by the true parse',
     'warp_l1_identity': 'warp_l1 of the garment as it lies in its own picture: no warp',
     'warp_ssim': 'mean SSIM of W(c, theta) and I_c over the true garment\'s pixels, all others black in both; {ssim}',
+    'misaligned': 'M_misalign of the true parse (eq. 4), as a fraction of the picture',
     'mask_ssim': 'mean SSIM of I^ and I over the true garment\'s pixels, I^ made with the true parse; {ssim}',
     'mask_ssim_pasted': 'mask_ssim of the picture of ssim_pasted',
     'ms_ssim': 'MS-SSIM of I^ and I at {scales} of 5 scales (tf.image.ssim_multiscale), weights scaled to sum 1, I^ '
@@ -76,6 +78,7 @@ class Judge:
         self.pictures: list[dict[str, bytes]] = []
         self._networks, self._size, self._worn = networks, (0, 0), 0
         self._pairs: list[str] = []
+        self._misaligned: list[float] = []
         self._overlaps = np.zeros([2, 2, len(PARSED)])  # S^ and S_a, intersection and union, class
         self._features = {name: fid.Statistics() for name in ('true_image', 'image')} if 'fid' in self.names else {}
 
@@ -109,6 +112,7 @@ class Judge:
             self._note(found, row)
             results.append(self._compared(found) if row['target'] else
                            {name: math.nan for name in self.names if name not in self.CORPUS})
+            self._misaligned.append(results[-1]['misaligned'])
         return results
 
     def _note(self, found: dict, row: dict) -> None:
@@ -138,6 +142,13 @@ class Judge:
             found['fid'] = fid.distance(made, true) if made.n > 1 else math.nan
         return found
 
+    def slices(self) -> list[dict[str, str]]:
+        """Of every pair that was shown and could be used, in order: `misalignment`, the third of all pairs worn that it
+        belongs to by its misaligned area (4.3); nothing of one that is not worn."""
+        bounds = np.quantile([area for area in self._misaligned if not math.isnan(area)] or [0], [1 / 3, 2 / 3])
+        return [{} if math.isnan(area) else {'misalignment': THIRDS[np.searchsorted(bounds, area)]}
+                for area in self._misaligned]
+
     def protocol(self) -> dict[str, str]:
         """How each metric was computed, in words: parse, library, size, resizing, and a hash of the list of pairs (of
         its sorted lines `person garment`: what `sort | sha256sum` gives)."""
@@ -156,14 +167,16 @@ def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     mean. `found` is as `TryOn.judged` gives it."""
     true, made, warped, cloth = (found[name] for name in ('true_image', 'reconstructed', 'warped', 'cloth'))
     S_c = found['true_parse'] == UPPER  # [H, W]
+    M_misalign = tf.nn.relu(tf.cast(S_c[..., tf.newaxis], tf.float32) - tf.cast(found['warped_mask'], tf.float32))
     pasted = tf.where(S_c[..., tf.newaxis], cloth, without(true, found['true_parse'], found['removed']))
     on_white = tf.where(S_c[..., tf.newaxis], true, 1)  # as garments are photographed
     I_c, W_c = (tf.where(S_c[..., tf.newaxis], picture, 0) for picture in (true, warped))
     return {'l1': l1(made, true), 'chain_l1': l1(found['image'], true),
             'warp_l1': l1(warped, on_white), 'warp_l1_identity': l1(cloth, on_white),
-            'warp_ssim': ssim(W_c, I_c, S_c), 'mask_ssim': ssim(made, true, S_c),
-            'mask_ssim_pasted': ssim(pasted, true, S_c), 'ms_ssim': ms_ssim(made, true),
-            'chain_ssim': ssim(found['image'], true), 'ssim_pasted': ssim(pasted, true), 'ssim': ssim(made, true)}
+            'warp_ssim': ssim(W_c, I_c, S_c), 'misaligned': tf.reduce_mean(M_misalign),
+            'mask_ssim': ssim(made, true, S_c), 'mask_ssim_pasted': ssim(pasted, true, S_c),
+            'ms_ssim': ms_ssim(made, true), 'chain_ssim': ssim(found['image'], true),
+            'ssim_pasted': ssim(pasted, true), 'ssim': ssim(made, true)}
 
 
 def without(picture, parse, removed):
