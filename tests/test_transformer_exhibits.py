@@ -51,7 +51,7 @@ def test_heads_are_told_apart():
     even = np.full((1, 4, 4), .25)
     assert heads.chosen(np.concatenate([even, weights]), 3, 'sharpest') == [1, 2]
     assert heads.apart(np.concatenate([even, weights]))[0, 1] == .75
-    assert heads.far(weights, 3) == 1 and heads.far(weights, 0) == 0 and heads.far(even[:, :, [0, 0, 0]], 3) == 0
+    assert heads.far(weights, 3) == 1 and heads.far(weights, 0) == 0 and heads.far(np.full((1, 5, 5), .2), 4) == 0
     found = heads.measured(weights, ['An', 'old', 'man', 'walks'], 'walks', 'man')
     assert found == {'difference of heads': pytest.approx(3.5 / 6), 'heads that look far from "walks"': 1,
                      'sharpest weight of "walks"': 1, 'most weight on "man"': 1}

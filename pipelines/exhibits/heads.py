@@ -70,12 +70,12 @@ def place(source: Sequence[str], word: str) -> int:
     return list(source).index(word)
 
 
-def draw(study: 'Study', sentence: str, layer: int = 1, setting: str = '', word: str = '', to: str = '',
+def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = '', word: str = '', to: str = '',
          pictures: Sequence[dict] = ({},)) -> 'Exhibit':
     """Pictures of the encoder's self-attention in the first run of a setting, and numbers of all of its runs.
 
     Args:
-      layer: counted from 1.
+      layer: scale -> the layer looked at, counted from 1.
       setting: the first one, if none is named.
       word, to: see `measured`.
       pictures: of each the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
@@ -83,11 +83,11 @@ def draw(study: 'Study', sentence: str, layer: int = 1, setting: str = '', word:
     from pipelines import figures
     from pipelines.experiments import Exhibit, Figure
     runs = [run for run in study.runs if run.setting == (setting or study.runs[0].setting)]
-    seen = [_look(run.pipeline, sentence, layer) for run in runs]
+    seen = [_look(run.pipeline, sentence, layer[study.scale]) for run in runs]
     values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
-    drawn = []
+    drawn, where = [], f'Layer {layer[study.scale]} of {runs[0].pipeline.config.model.N}'
     for number, picture in enumerate(pictures, 1):
-        make, title = _picture(*seen[0], f'Layer {layer} of {runs[0].pipeline.config.model.N}', word, **picture)
+        make, title = _picture(*seen[0], where, word, **picture)
         drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))
     return Exhibit(values, drawn)
 
