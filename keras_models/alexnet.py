@@ -80,7 +80,8 @@ class Config(rules.Descent):
     """The paper's net by default, or `variant: cifar10`, its small one, which has neither towers nor dropout.
 
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
-    `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare.
+    `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare. `weights:
+    normal` draws from N(0, deviation^2), as section 5; `glorot` lets narrow nets learn.
     """
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
@@ -90,6 +91,7 @@ class Config(rules.Descent):
     activation: Literal['relu', 'tanh'] = 'relu'
     normalisation: bool = True
     dropout: float = 0.5
+    weights: Literal['normal', 'glorot'] = 'normal'
     deviation: float = 0.01
 
     def __post_init__(self):
@@ -154,6 +156,8 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     assert c.classes
 
     def weights(deviation: float | None = None):
+        if c.weights == 'glorot':
+            return initializers.glorot()
         return initializers.fixed(c.deviation if deviation is None else deviation)
     for name, each in net.convolutions.items():
         kernels, bias = even(each.kernels, c.width), keras.initializers.Constant(each.bias)

@@ -114,13 +114,12 @@ def draw(path: str, pictures: Sequence[Shown], descriptions: Mapping[str, str]) 
             figure.savefig(file, format='png', metadata={'Software': None})
 
 
-def draw_rows(path: str, rows: Sequence[Sequence[Labelled]]) -> None:
-    """Draws one page of rows of pictures, as a PNG; titles are written above the first."""
-    across = max(map(len, rows))
-    figure = Figure(figsize=(across * _NARROW, len(rows) * _TALL + _TOP), dpi=_DPI)
+def draw_rows(path: str, rows: Sequence[Sequence[Labelled]], tall: float = _TALL) -> None:
+    """Draws one page of rows of pictures, as a PNG; titles are written above the first. `tall`: inches of a row."""
+    across, height = max(map(len, rows)), len(rows) * tall + _TOP
+    figure = Figure(figsize=(across * _NARROW, height), dpi=_DPI)
     cells = figure.subplots(len(rows), across, squeeze=False, gridspec_kw={
-        'left': 0.01, 'right': 0.99, 'bottom': 0.005, 'top': 1 - _TOP / (len(rows) * _TALL + _TOP), 'wspace': 0.03,
-        'hspace': 0.02})
+        'left': 0.01, 'right': 0.99, 'bottom': 0.005, 'top': 1 - _TOP / height, 'wspace': 0.03, 'hspace': 0.02})
     for number, (row, line) in enumerate(zip(rows, cells)):
         for axes, one in zip(line, row):
             _picture(axes, Shown(one.image, '' if number else one.title, (), ()))

@@ -18,7 +18,7 @@ def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str]
       joined: the layers that see all parts of the one before.
     """
     run = trained.run(study, setting)
-    config = run.pipeline.config
+    config = trained.config(run.pipeline)
     costs = config.model_module.costs(config.model)
     columns = {cost.name: {'neurons': cost.side ** 2 * cost.channels, 'million parameters': cost.parameters / 1e6,
                            'million multiply-adds': cost.macs / 1e6} for cost in costs}

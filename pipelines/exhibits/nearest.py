@@ -43,7 +43,7 @@ def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6
         near = _content(pipeline, 'train', [seen['train'][i] for i in found[0][number]])[0]
         rows.append([sheet.Labelled(image, title) for image, title in zip(
             one + near, ['test', *(f'nearest {i}' for i in range(1, neighbours + 1))])])
-    sheet.draw_rows(os.path.join(study.out, NAME), rows)
+    sheet.draw_rows(os.path.join(study.out, NAME), rows, tall=1.95)
     title = (f'{len(rows)} test pictures drawn at random, seed {seed}, and the {neighbours} nearest of '
              f'{len(seen["train"]):,} training pictures')
     return Exhibit(values, [Figure(title, f'<img src="{NAME}" alt="{title}">')])

@@ -20,13 +20,20 @@ def run(study, setting: str):
                     f'{", ".join(dict.fromkeys(each.setting for each in study.runs)) or "none"}.')
 
 
+def config(pipeline):
+    """The pipeline's configuration; the model's keys that are empty take what its data set says of them."""
+    from data_prep import records
+    from pipelines import config as configs
+    if not configs.empty_keys(pipeline.config):
+        return pipeline.config
+    return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
+
+
 def net(pipeline):
     """The image net a pipeline trained: its functional model, (image, seed) -> …, with those weights."""
-    from data_prep import records
     from pipelines import checkpoints
-    from pipelines import config as configs
-    config = configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
-    nets = config.model_module.build(config.model)
+    known = config(pipeline)
+    nets = known.model_module.build(known.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
     return next(iter(nets.values()))
 
@@ -40,8 +47,8 @@ def split(pipeline, name: str):
 def pictures(pipeline, name: str, numbers) -> Iterator:
     """Pictures of a split as validation shows them, float32 [n, crop, crop, 3], some at once and in the order given."""
     import tensorflow as tf
-    config, of = pipeline.config, split(pipeline, name)
-    decode = tf.function(config.data_module.decoder(_examples(pipeline), config.input, training=False))
+    settings, of = pipeline.config, split(pipeline, name)
+    decode = tf.function(settings.data_module.decoder(_examples(pipeline), settings.input, training=False))
     for start in range(0, len(numbers), AT_ONCE):
         serialized = tf.constant(of.read(numbers[start:start + AT_ONCE]))
         yield decode(serialized, tf.constant(0), tf.zeros([len(serialized), 2], tf.int32))['image']
