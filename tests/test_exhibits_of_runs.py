@@ -1,4 +1,4 @@
-"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets; costs of large ones."""
+"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets; sums of large nets."""
 import json
 
 import pytest
