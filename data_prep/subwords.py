@@ -23,6 +23,8 @@ class Config:
     `subword_kind`: `bpe`, as the paper's for German; `unigram`; or `wordpiece`, as the paper's for French, whose
     `normalization` is `nfkc` or `identity`.
     `split_digits` makes every digit a token of its own, without which unseen numbers cannot be copied.
+    `normalization: identity` changes no text, but drops blanks at its beginning; with word pieces, whose words are what
+    lies between blanks, several of them become one.
     `byte_fallback` spells characters outside the vocabulary by their UTF-8 bytes; without it they become UNK.
     `character_coverage`: the fraction of the training text's characters that stay in the alphabet, the frequent ones.
     `symbols`: words that are one piece each, wherever one begins with them: brackets, say, which are no text.
@@ -79,6 +81,7 @@ def _train(lines: Iterable[str], config: Config, **options) -> bytes:
             vocab_size=config.vocab_size, model_type=config.subword_kind,
             pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, split_digits=config.split_digits,
             byte_fallback=config.byte_fallback, normalization_rule_name=config.normalization,
+            remove_extra_whitespaces=config.normalization != 'identity',
             character_coverage=config.character_coverage, max_sentence_length=1 << 16, minloglevel=2,
             user_defined_symbols=[f'{WORD}{symbol}' for symbol in config.symbols], **options)
     except (RuntimeError, OSError) as error:

@@ -7,7 +7,9 @@ import io
 import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from apache_beam.io.filesystem import CompressionTypes
@@ -15,7 +17,10 @@ from apache_beam.io.filesystems import FileSystems
 
 from data_prep import UserError, archives
 
+PARTS = ('source', 'target', 'kind')
 _LONGEST = 1 << 20  # bytes of a record; a quote that is never closed must not swallow the rest of the file
+_NAME = re.compile(r'\{([^{}]*)\}')  # a table's column, where `columns` names one
+_AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
@@ -32,6 +37,7 @@ class Block(NamedTuple):
     offsets: tuple[int, ...]
     first: int
     records: int
+    names: tuple[str, ...] = ()  # of a table's columns, if its header was read
 
 
 class Record(NamedTuple):
@@ -115,25 +121,34 @@ def _copy(parts: Iterable[bytes], path: str) -> None:
             file.write(part)
 
 
-def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool) -> Iterator[Block]:
+def named(template: str) -> list[str]:
+    """The columns a template is made of: of '{Instruction} {Input}', Instruction and Input."""
+    return _NAME.findall(template)
+
+
+def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool,
+         columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Block]:
     """Cuts a source into blocks, reading it once.
 
     Raises:
-      UserError: the two files have different numbers of lines.
+      UserError: the two files have different numbers of lines, or a table's header lacks what `columns` asks for.
     """
+    if columns and source.format == 'lines':
+        raise UserError(f'data.columns are those of tables; {source.files[0]} ends in neither .csv nor .tsv.')
     streams = [open_plain(path) for path in plain]
     cutter = _csv_records if source.format == 'csv' else _lines
     offsets, counts = [0] * len(plain), [0] * len(plain)
     starts, first = (0,) * len(plain), 0
+    names: tuple[str, ...] = ()
     for rows in itertools.zip_longest(*(cutter(stream) for stream in streams)):
         for i, row in enumerate(rows):
             if row is not None:
                 offsets[i] += row[1]
                 counts[i] += 1
         if header and source.format != 'lines' and counts[0] == 1:
-            starts, first = tuple(offsets), 1
+            starts, first, names = tuple(offsets), 1, _header(source, rows, columns)
         elif counts[0] - first == records_per_block:
-            yield Block(source, plain, starts, first, records_per_block)
+            yield Block(source, plain, starts, first, records_per_block, names)
             starts, first = tuple(offsets), counts[0]
     if len(set(counts)) > 1:
         source_has, target_has = (f'{path} has {count:,} {"segments" if archives.is_sgml(path) else "lines"}'
@@ -141,11 +156,27 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
         raise UserError(f'{source_has} and {target_has}; '
                         'number n of one must be the translation of number n of the other.')
     if counts[0] > first:
-        yield Block(source, plain, starts, first, counts[0] - first)
+        yield Block(source, plain, starts, first, counts[0] - first, names)
 
 
-def read(block: Block) -> Iterator[Record]:
-    """The records of a block; what cannot be read as text comes with its reason."""
+def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in a table's first row, among which are all that `columns` asks for."""
+    _, names, reason = _understood(source, cut, True)
+    if reason and columns:
+        raise UserError(f'{source.files[0]} has no header that can be read: {reason}.')
+    for name in (name for template in columns.values() for name in named(template)):
+        if name not in names:
+            raise UserError(f'data.columns: {source.files[0]} has no column {name!r}; it has {", ".join(names)}.')
+    return names
+
+
+def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Record]:
+    """The records of a block; what cannot be read as text comes with its reason.
+
+    Args:
+      columns: of tables, what is made of a row under the names of `PARTS`, as '{Instruction} {Input}'; if empty, they
+        are its first columns.
+    """
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
@@ -153,14 +184,15 @@ def read(block: Block) -> Iterator[Record]:
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
-        file, columns, reason = _understood(block.source, cut, line == 1)
-        yield Record(file, line, offset, columns, reason)
+        file, cells, reason = _understood(block.source, cut, line == 1)
+        parts, reason = ((), reason) if reason else _parts(cells, block.names, columns)
+        yield Record(file, line, offset, parts, reason)
         offset += cut[0][1]
 
 
 def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
                 ) -> tuple[str, tuple[str, ...], str | None]:
-    """The file to blame, the columns, and what is wrong with a record, cut from every file; the first may be marked."""
+    """The file to blame, the cells, and what is wrong with a record, cut from every file; the first may be marked."""
     text = []
     for file, (row, size) in zip(source.files, cut):
         if size > len(row):
@@ -171,10 +203,10 @@ def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
             return file, (), f'not UTF-8: byte 0x{row[error.start]:02x} at position {error.start}'
     if first:
         text = [part.removeprefix('\ufeff') for part in text]
-    return source.files[0], *_columns(source.format, text)
+    return source.files[0], *_cells(source.format, text)
 
 
-def _columns(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
+def _cells(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
     if format == 'lines':
         return tuple(text), None
     try:
@@ -184,9 +216,23 @@ def _columns(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]
     if len(rows) > 1:
         return (), f'not CSV: a quote out of place made one record of {len(rows)} lines'
     [row] = rows or [[]]
-    if len(row) < 2:
-        return (), f'{len(row)} column where source and target are needed'
-    return tuple(row[:3]), None
+    return tuple(row), None
+
+
+def _parts(cells: tuple[str, ...], names: tuple[str, ...], columns: Mapping[str, str]
+           ) -> tuple[tuple[str, ...], str | None]:
+    """Source, target and possibly kind of a row, or why it has none.
+
+    The target is what its columns hold, to the byte. Round a source no blanks stay: they would be an empty column's.
+    """
+    if not columns:
+        return (cells[:3], None) if len(cells) > 1 else (
+            (), f'{len(cells)} column where source and target are needed')
+    if len(cells) != len(names):
+        return (), f'{len(cells)} columns where the header names {len(names)}'
+    row = dict(zip(names, cells))
+    source, *rest = (_NAME.sub(lambda found: row[found[1]], columns[part]) for part in PARTS if part in columns)
+    return (source.strip(), *rest), None
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:

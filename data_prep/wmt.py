@@ -5,6 +5,7 @@ The Beam job is in `wmt_job.py`, which alone needs Beam.
 import dataclasses
 import hashlib
 import os
+import re
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -30,6 +31,9 @@ class Config(subwords.Config):
     `training-parallel-europarl-v7.tgz/training/europarl-v7.de-en.en` or, gzipped inside a tar,
     `training-giga-fren.tar/giga-fren.release2.fixed.en.gz`.
 
+    With `header`, a table's first row is none of its pairs but names its columns, and `columns` may tell what source,
+    target and kind are made of: `{source: '{Instruction} {Input}', target: '{Response}'}`.
+
     `samples: cldr` stands for files: the corpus `data_prep/samples.py` makes. Training pairs longer than `max_length`
     subwords on either side are filtered; validation and test keep every pair. Training pairs that are also in
     validation or test, exactly but for white space at the ends, are counted, and filtered if `remove_duplicates`
@@ -43,6 +47,7 @@ class Config(subwords.Config):
     validation: list[str] = dataclasses.field(default_factory=list)
     test: list[str] = dataclasses.field(default_factory=list)
     header: bool = False
+    columns: dict[str, str] = dataclasses.field(default_factory=dict)
     remove_duplicates: bool = False
     max_length: int = 256
     max_dead_letters: float = 0.01
@@ -53,11 +58,22 @@ class Config(subwords.Config):
         super().__post_init__()
         if not 0 <= self.max_dead_letters <= 1:
             raise ValueError(f'max_dead_letters is a fraction of the records, 0 to 1; it is {self.max_dead_letters}')
+        self._check_columns()
         if self.samples not in ('', 'cldr'):
             raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')
         if not self.samples and not (self.train and self.validation and self.test):
             raise ValueError('train, validation and test must each list files; for example --set '
                              'data.train=[train.en,train.de]')
+
+    def _check_columns(self):
+        given = set(self.columns)
+        if given and not (self.header and {'source', 'target'} <= given <= {'source', 'target', 'kind'}):
+            raise ValueError('columns, of tables with header: true, tells what source and target are (and kind), as '
+                             "{source: '{Instruction} {Input}', target: '{Response}'}; "
+                             f'header is {self.header} and columns names {", ".join(sorted(given))}')
+        for part, template in self.columns.items():
+            if not re.search(r'\{[^{}]+\}', template):
+                raise ValueError(f"columns.{part} {template!r} names no column; write it in braces, as '{{Response}}'")
 
     def files(self, split: str) -> list[str]:
         """The split's files, below `folder` if one is given; of what lies in an archive, the archive."""

@@ -91,13 +91,13 @@ class Files(NamedTuple):
 def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator[tuple[tuple[str, str], Block]]:
     plain = text_files.unpack(source, scratch)
     a_shard = max(1, config.pairs_per_shard // config.pairs_per_block)
-    for i, block in enumerate(text_files.scan(source, plain, config.pairs_per_block, config.header)):
+    for i, block in enumerate(text_files.scan(source, plain, config.pairs_per_block, config.header,
+                                             config.columns)):
         yield (source.split, f'{number:03d}-{i // a_shard:05d}'), block
 
 
 def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
-    del config
-    return text_files.read(block)
+    return text_files.read(block, config.columns)
 
 
 def _languages(config: Config) -> dict:

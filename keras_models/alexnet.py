@@ -1,5 +1,7 @@
 """AlexNet: 'ImageNet Classification with Deep Convolutional Neural Networks' (Krizhevsky, Sutskever, Hinton 2012)."""
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
@@ -14,13 +16,14 @@ from keras_models.layers import (
     even,
     local_response_normalization,
     three_dense,
+    three_dense_activations,
     three_dense_logits,
-    three_dense_score_map,
 )
 
 
 class Convolution(NamedTuple):
-    """`apart`: its kernels see only the maps of their own tower. `bias`: the initial one (section 5)."""
+    """`apart`: its kernels see only the maps of their own tower. `bias`: the initial one (section 5). `deviation`: that
+    of its first weights, where it is not the configuration's."""
     kernels: int
     size: int
     stride: int = 1
@@ -28,47 +31,86 @@ class Convolution(NamedTuple):
     bias: float = 0.0
     normalised: bool = False
     pooled: bool = False
+    deviation: float | None = None
 
 
-# Section 3.5. ReLU follows every one; local response normalization (3.3) and overlapping pooling (3.4) some.
-CONVOLUTIONS = {
-    'conv1': Convolution(96, 11, stride=4, normalised=True, pooled=True),
-    'conv2': Convolution(256, 5, apart=True, bias=1.0, normalised=True, pooled=True),
-    'conv3': Convolution(384, 3),
-    'conv4': Convolution(384, 3, apart=True, bias=1.0),
-    'conv5': Convolution(256, 3, apart=True, bias=1.0, pooled=True),
+class Net(NamedTuple):
+    """What a variant is made of: convolutions, then either locally connected layers or the three dense ones.
+
+    `pad`: of the picture. `pooling`: whether pooling stays inside (VALID) or reaches over the edge (SAME). `smallest`:
+    the crop below which nothing is left.
+    """
+    convolutions: Mapping[str, Convolution]
+    local: Mapping[str, Convolution]
+    pad: tuple[int, int]
+    pooling: str
+    smallest: int
+
+    def pooled(self, side: int) -> int:
+        return -(-side // 2) if self.pooling == 'SAME' else (side - 3) // 2 + 1
+
+
+NETS = {
+    # Section 3.5. A nonlinearity follows every layer; local response normalization (3.3) and overlapping pooling (3.4)
+    # some. The first convolution gives figure 2's 55 x 55 from 227, so a crop of 224 is padded by 3.
+    'imagenet': Net({
+        'conv1': Convolution(96, 11, stride=4, normalised=True, pooled=True),
+        'conv2': Convolution(256, 5, apart=True, bias=1.0, normalised=True, pooled=True),
+        'conv3': Convolution(384, 3),
+        'conv4': Convolution(384, 3, apart=True, bias=1.0),
+        'conv5': Convolution(256, 3, apart=True, bias=1.0, pooled=True),
+    }, {}, pad=(1, 2), pooling='VALID', smallest=64),
+    # The four layers of 3.1 and 3.3, which footnote 3 leaves to cuda-convnet: layers-conv-local-11pct.cfg there. Its
+    # normalization came after the first pooling and over nine maps; here it is as 3.3 and 3.5 have it.
+    'cifar10': Net({
+        'conv1': Convolution(64, 5, normalised=True, pooled=True, deviation=1e-4),
+        'conv2': Convolution(64, 5, normalised=True, pooled=True, deviation=0.01),
+    }, {
+        'local3': Convolution(64, 3, deviation=0.04),
+        'local4': Convolution(32, 3, deviation=0.04),
+    }, pad=(0, 0), pooling='SAME', smallest=1),
 }
 DENSE = 4096
-PAD = (1, 2)  # The first convolution gives figure 2's 55 x 55 from 227, so a crop of 224 is padded by 3.
 NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896, 'conv5': 43_264, 'fc6': 4096,
            'fc7': 4096, 'fc8': 1000}  # figure 2's caption
 
 
 @dataclasses.dataclass
 class Config(rules.Descent):
-    """The paper's net by default. `classes` and `crop` are the data's when left empty; `width` multiplies every channel
-    count but the classes. `towers: 1`: every kernel sees all maps."""
+    """The paper's net by default, or `variant: cifar10`, its small one, which has neither towers nor dropout.
+
+    `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
+    `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare.
+    """
+    variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
     crop: int | None = None
     width: float = 1.0
     towers: Literal[1, 2] = 2
+    activation: Literal['relu', 'tanh'] = 'relu'
+    normalisation: bool = True
     dropout: float = 0.5
     deviation: float = 0.01
 
     def __post_init__(self):
-        if self.crop and self.crop < 64:
-            raise ValueError(f'crop {self.crop} leaves nothing for the last pooling; give 64 or more')
+        if self.crop and self.crop < self.net.smallest:
+            raise ValueError(f'crop {self.crop} leaves nothing for the last pooling; give {self.net.smallest} or more')
+
+    @property
+    def net(self) -> Net:
+        return NETS[self.variant]
 
 
 class Towers(keras.layers.Layer):
-    """Convolution, bias and ReLU on two towers that do not see each other's maps (section 3.2).
+    """Convolution, bias and nonlinearity on two towers that do not see each other's maps (section 3.2).
 
     Split and joined here: Keras's `groups=2` took 2.4 times as long to train on a CPU.
     """
 
-    def __init__(self, kernels: int, size: int, weights, bias, name: str):
+    def __init__(self, kernels: int, size: int, activation: str, weights, bias, name: str):
         super().__init__(name=name)
         self.kernels, self.size, self.initial = kernels, size, (weights, bias)
+        self.activation = keras.activations.get(activation)
 
     def build(self, shape):
         weights, bias = self.initial
@@ -79,63 +121,125 @@ class Towers(keras.layers.Layer):
     def call(self, x):
         """[B, H, W, C] -> [B, H, W, kernels]: the first half of the kernels sees the first half of the maps."""
         halves = zip(tf.split(x, 2, -1), tf.split(self.kernel, 2, -1), tf.split(self.bias, 2))
-        return tf.concat([tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(maps, kernel, 1, 'SAME'), bias))
+        return tf.concat([self.activation(tf.nn.bias_add(tf.nn.conv2d(maps, kernel, 1, 'SAME'), bias))
                           for maps, kernel, bias in halves], -1)
+
+
+class LocallyConnected(keras.layers.Layer):
+    """A convolution with kernels and biases of their own at every place, and the nonlinearity: cuda-convnet's `local`.
+
+    One matrix product a place. Keras's layer of that name takes no 'same' padding in this form, or one matrix of all
+    places by all places.
+    """
+
+    def __init__(self, kernels: int, size: int, activation: str, weights, name: str):
+        super().__init__(name=name)
+        self.kernels, self.size, self.initial = kernels, size, weights
+        self.activation = keras.activations.get(activation)
+
+    def build(self, shape):
+        _, h, w, maps = shape
+        self.kernel = self.add_weight('kernel', [h, w, self.size ** 2 * maps, self.kernels], initializer=self.initial)
+        self.bias = self.add_weight('bias', [h, w, self.kernels], initializer='zeros')
+
+    def call(self, x):
+        """[B, h, w, C] -> [B, h, w, kernels]."""
+        windows = tf.image.extract_patches(x, [1, self.size, self.size, 1], [1, 1, 1, 1], [1, 1, 1, 1], 'SAME')
+        return self.activation(tf.einsum('bhwi,hwio->bhwo', windows, self.kernel) + self.bias)
 
 
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
     """Every layer that has weights or draws, by name."""
-    c, made = config, []
+    c, net, made = config, config.net, []
     assert c.classes
 
-    def weights():
-        return initializers.fixed(c.deviation)
-    for name, each in CONVOLUTIONS.items():
+    def weights(deviation: float | None = None):
+        return initializers.fixed(c.deviation if deviation is None else deviation)
+    for name, each in net.convolutions.items():
         kernels, bias = even(each.kernels, c.width), keras.initializers.Constant(each.bias)
         if each.apart and c.towers == 2:
-            made.append(Towers(kernels, each.size, weights(), bias, name))
+            made.append(Towers(kernels, each.size, c.activation, weights(each.deviation), bias, name))
         else:
-            made.append(keras.layers.Conv2D(kernels, each.size, each.stride, 'same' if each.stride == 1 else 'valid',
-                                            activation='relu', kernel_initializer=weights(), bias_initializer=bias,
-                                            name=name))
-    made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights, bias=1.0)
+            made.append(keras.layers.Conv2D(
+                kernels, each.size, each.stride, 'same' if each.stride == 1 else 'valid', activation=c.activation,
+                kernel_initializer=weights(each.deviation), bias_initializer=bias, name=name))
+    if net.local:
+        made += [LocallyConnected(even(each.kernels, c.width), each.size, c.activation, weights(each.deviation), name)
+                 for name, each in net.local.items()]
+        made.append(keras.layers.Dense(c.classes, kernel_initializer=weights(), name='fc5'))
+    else:
+        made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights, bias=1.0, activation=c.activation)
     return {layer.name: layer for layer in made}
 
 
 def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
-    """[B, H, W, 3] -> the last pooling's maps [B, h, w, 256 * width]; 6 x 6 from 224 x 224."""
-    del config
-    x = tf.pad(image, [[0, 0], PAD, PAD, [0, 0]])
-    for name, each in CONVOLUTIONS.items():
+    """[B, H, W, 3] -> the last pooling's maps [B, h, w, C * width]: 6 x 6 x 256 from 224 x 224, and in CIFAR-10's net
+    6 x 6 x 64 from 24 x 24."""
+    net = config.net
+    x = tf.pad(image, [[0, 0], net.pad, net.pad, [0, 0]])
+    for name, each in net.convolutions.items():
         x = layers[name](x)
-        if each.normalised:
+        if each.normalised and config.normalisation:
             x = local_response_normalization(x)
         if each.pooled:
-            x = tf.nn.max_pool2d(x, 3, 2, 'VALID')
+            x = tf.nn.max_pool2d(x, 3, 2, net.pooling)
     return x
 
 
-dense, score_map = three_dense_logits, three_dense_score_map
+def dense(layers: dict[str, keras.layers.Layer], config: Config, maps, seed=None, training: bool | None = False):
+    """Maps of a crop [B, side, side, C] -> logits [B, classes]. Nothing is dropped without a seed."""
+    if not config.net.local:
+        return three_dense_logits(layers, config, maps, seed, training)
+    return layers['fc5'](_locals(layers, config, maps))
+
+
+def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
+    """Maps of any size [B, h, w, C] -> the last hidden layer at every place, [B, h - side + 1, w - side + 1, units]."""
+    if not config.net.local:
+        return three_dense_activations(layers, config, maps)
+    side, channels = layers[next(iter(config.net.local))].kernel.shape[0], maps.shape[-1]
+    windows = tf.image.extract_patches(maps, [1, side, side, 1], [1, 1, 1, 1], [1, 1, 1, 1], 'VALID')
+    found = _locals(layers, config, tf.reshape(windows, [-1, side, side, channels]))
+    return tf.reshape(found, [*tf.unstack(tf.shape(windows)[:3]), found.shape[-1]])
+
+
+def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
+    """Maps of any size [B, h, w, C] -> logits at every place, [B, h - side + 1, w - side + 1, classes]."""
+    return layers['fc5' if config.net.local else 'fc8'](activations(layers, config, maps))
+
+
+def _locals(layers: dict[str, keras.layers.Layer], config: Config, maps):
+    """The locally connected layers: maps of a crop [B, side, side, C] -> [B, units]."""
+    for name in config.net.local:
+        maps = layers[name](maps)
+    return tf.reshape(maps, [-1, math.prod(maps.shape[1:])])
 
 
 def costs(config: Config) -> list[Cost]:
     """Every layer's output, parameters and multiply-adds, in closed form."""
-    c, found = config, []
+    c, net, found = config, config.net, []
     assert c.crop and c.classes
-    side, maps = c.crop + sum(PAD), 3
-    for name, each in CONVOLUTIONS.items():
+    side, maps = c.crop + sum(net.pad), 3
+    for name, each in net.convolutions.items():
         side = side if each.stride == 1 else (side - each.size) // each.stride + 1
         kernels = even(each.kernels, c.width)
         found.append(convolution_cost(name, each.size, maps // (c.towers if each.apart else 1), kernels, side))
-        side, maps = (side - 3) // 2 + 1 if each.pooled else side, kernels
-    units = even(DENSE, c.width)
-    return [*found, dense_cost('fc6', side ** 2 * maps, units), dense_cost('fc7', units, units),
+        side, maps = net.pooled(side) if each.pooled else side, kernels
+    for name, each in net.local.items():
+        kernels = even(each.kernels, c.width)
+        shared = convolution_cost(name, each.size, maps, kernels, side)
+        found.append(shared._replace(parameters=shared.parameters * side ** 2))
+        maps = kernels
+    inputs, units = side ** 2 * maps, even(DENSE, c.width)
+    if net.local:
+        return [*found, dense_cost('fc5', inputs, c.classes)]
+    return [*found, dense_cost('fc6', inputs, units), dense_cost('fc7', units, units),
             dense_cost('fc8', units, c.classes)]
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
     """Figure 2, layer by layer, if this is the paper's net; its first neuron count fits no reading of the text."""
-    if (config.width, config.crop, config.classes) != (1.0, 224, 1000):
+    if (config.variant, config.width, config.crop, config.classes) != ('imagenet', 1.0, 224, 1000):
         return None
     rows: list[tuple[str, ...]] = []
     for cost in costs(config):
@@ -145,8 +249,14 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
     return ('layer', 'output', 'neurons', 'figure 2', 'parameters', 'million multiply-adds'), rows
 
 
+def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
+    """Section 5. In CIFAR-10's net convolutions do not decay: so cuda-convnet's layer-params-conv-local-11pct.cfg."""
+    spared = tuple(config.net.convolutions) if config.net.local else ()
+    return {'classifier': rules.descent(config, spared)}
+
+
 UNIT, METRICS = classification.UNIT, classification.METRICS
-build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
+build, loss_fn = classification.build, classification.loss_fn
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 Inference, check = classification.Inference, classification.check
 serving, predict = classification.serving, classification.predict

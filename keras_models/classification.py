@@ -1,7 +1,7 @@
 """What the image classifiers share: building, loss, updates, cost, how a trained one is asked, and how it is served.
 
-A paper's file has `Config`, `layers`, `convolutions`, `dense`, `score_map` and `costs`; the rest of what a model module
-offers is that of this file, which finds the paper's functions by the module of its `Config`.
+A paper's file has `Config`, `layers`, `convolutions`, `dense`, `score_map`, `activations` and `costs`; the rest of what
+a model module offers is that of this file, which finds the paper's functions by the module of its `Config`.
 """
 import dataclasses
 import itertools
@@ -193,8 +193,9 @@ class Classifier(Served):
         [n, top], best first; `top` is the number of classes where there are fewer.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
 
-    Functions besides: `posteriors`, `score_map`, `classes` and `descriptions`, and `picture`, what the net sees. If
-    `jit`, XLA compiles the net over crops; the dense view it does not, as almost every picture has a shape of its own.
+    Functions besides: `posteriors`, `score_map`, `features` (see `deep_features.py`), `classes` and `descriptions`, and
+    `picture`, what the net sees. If `jit`, XLA compiles the net over crops; the dense view it does not, as almost every
+    picture has a shape of its own.
 
     Raises:
       ModelError: as `Served`, or a folder to fuse does not fit.
@@ -209,13 +210,21 @@ class Classifier(Served):
         def over_maps(function):
             return lambda image: function(layers, config, net.convolutions(layers, config, image))
         self._net = views.Net(config.crop, config.classes, tf.function(over_maps(net.dense), jit_compile=jit or None),
-                              over_maps(net.score_map))
+                              over_maps(net.score_map), over_maps(net.activations))
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')])
     def score_map(self, image, scale):
         """One encoded picture, its shorter side `scale` -> posteriors at every place of the dense view,
         [h, w, classes]; of this net, none fused."""
         return tf.nn.softmax(self._net.score_map(self._assets.picture(image, scale)[tf.newaxis])[0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')])
+    def features(self, image, scale):
+        """Encoded pictures [n], their shorter sides `scale` -> the last hidden layer's activations, averaged over all
+        places and over mirror images unless `inference.flips` is false, [n, D]; of this net, none fused."""
+        crop = self._net.crop
+        tf.debugging.assert_greater_equal(scale, crop, f'a picture so small has no room for a crop of {crop}')
+        return views.features(self._net, image, lambda each: self._assets.picture(each, scale), self._inference.flips)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
     def posteriors(self, image):
@@ -290,7 +299,7 @@ def _answers(model, batch: list[bytes], rows: int) -> list[dict]:
     try:
         found = model.serve(tf.constant(batch + batch[:1] * (rows - len(batch))))
     except tf.errors.InvalidArgumentError:
-        errors = [_error(model, image) for image in batch]
+        errors = [undecodable(model, image) for image in batch]
         if not any(errors):
             raise
         good = [image for image, error in zip(batch, errors) if not error]
@@ -303,7 +312,7 @@ def _answers(model, batch: list[bytes], rows: int) -> list[dict]:
     return [{**dict(zip([*texts, *columns], row)), 'error': ''} for row in zip(*texts.values(), *columns.values())]
 
 
-def _error(model, image: bytes) -> str:
+def undecodable(model, image: bytes) -> str:
     """Why a picture cannot be decoded, or nothing."""
     try:
         model.picture(tf.constant(image))

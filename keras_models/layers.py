@@ -93,11 +93,11 @@ def dense_cost(name: str, inputs: int, units: int) -> Cost:
 
 
 def three_dense(units: int, classes: int, rate: float, weights: Callable[[], keras.initializers.Initializer],
-                bias: float = 0.0) -> list[keras.layers.Layer]:
+                bias: float = 0.0, activation: str = 'relu') -> list[keras.layers.Layer]:
     """The end AlexNet and VGG share: fc6, fc7 with ReLU and dropout, and fc8, whose outputs are the logits."""
     made = []
     for name in ('fc6', 'fc7'):
-        made += [keras.layers.Dense(units, 'relu', kernel_initializer=weights(),
+        made += [keras.layers.Dense(units, activation, kernel_initializer=weights(),
                                     bias_initializer=keras.initializers.Constant(bias), name=name),
                  Dropout(rate, f'{name}/dropout')]
     return [*made, keras.layers.Dense(classes, kernel_initializer=weights(), name='fc8')]
@@ -114,8 +114,8 @@ def three_dense_logits(layers: dict[str, keras.layers.Layer], config, maps, seed
     return layers['fc8'](x)
 
 
-def three_dense_score_map(layers: dict[str, keras.layers.Layer], config, maps):
-    """Maps of any size [B, h, w, C] -> logits at every place, [B, h - side + 1, w - side + 1, classes].
+def three_dense_activations(layers: dict[str, keras.layers.Layer], config, maps):
+    """Maps of any size [B, h, w, C] -> what fc7 gives at every place, [B, h - side + 1, w - side + 1, units].
 
     Simonyan & Zisserman 2015, 3.2: fc6 becomes a convolution over the side x side places it saw in training,
     computed as the matrix product it is: on a CPU in 0.1 to 0.4 of the time of `conv2d`.
@@ -123,4 +123,9 @@ def three_dense_score_map(layers: dict[str, keras.layers.Layer], config, maps):
     del config
     side = math.isqrt(layers['fc6'].kernel.shape[0] // maps.shape[-1])
     x = tf.image.extract_patches(maps, [1, side, side, 1], [1, 1, 1, 1], [1, 1, 1, 1], 'VALID')
-    return layers['fc8'](layers['fc7'](layers['fc6'](x)))
+    return layers['fc7'](layers['fc6'](x))
+
+
+def three_dense_score_map(layers: dict[str, keras.layers.Layer], config, maps):
+    """Maps of any size [B, h, w, C] -> logits at every place, [B, h - side + 1, w - side + 1, classes]."""
+    return layers['fc8'](three_dense_activations(layers, config, maps))

@@ -8,6 +8,8 @@ from tensorflow import keras
 
 from keras_models import ModelError
 
+UNDECAYED = ('bias', 'a')
+
 
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     """Vaswani et al. eq. (3): `factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)`.
@@ -41,10 +43,11 @@ class Descent:
     min_delta: float = 1e-3
 
 
-def descent(config: Descent) -> 'Momentum':
-    """The optimizer those keys describe."""
+def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
+    """The optimizer those keys describe. `spared`: layers whose weights do not decay either."""
     c = config
-    return Momentum(Plateau(c.learning_rate, c.watch, c.factor, c.drops, c.patience, c.min_delta), c.momentum, c.decay)
+    return Momentum(Plateau(c.learning_rate, c.watch, c.factor, c.drops, c.patience, c.min_delta), c.momentum, c.decay,
+                    UNDECAYED + tuple(spared))
 
 
 class Plateau(keras.optimizers.schedules.LearningRateSchedule):
@@ -123,7 +126,7 @@ class Momentum(keras.optimizers.SGD):
     """
 
     def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,
-                 undecayed: Sequence[str] = ('bias', 'a')):
+                 undecayed: Sequence[str] = UNDECAYED):
         super().__init__(learning_rate, momentum)
         self.decay, self.undecayed = decay, frozenset(undecayed)
         if isinstance(learning_rate, Plateau):

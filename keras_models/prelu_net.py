@@ -235,27 +235,36 @@ def sliding_spp(maps, levels: list[int], side: int):
                       for (top, bottom), (left, right) in itertools.product(bins(side, n), repeat=2)], -1)
 
 
-def _scores(layers: dict[str, keras.layers.Layer], net: Net, x, seed=None, training: bool | None = False):
-    """The dense layers, [..., bins * C] -> [..., classes]."""
+def _hidden(layers: dict[str, keras.layers.Layer], net: Net, x, seed=None, training: bool | None = False):
+    """The dense layers but the last, [..., bins * C] -> [..., units]; without any, the pyramid's bins."""
     for n in range(len(net.units)):
         x = _activated(layers, f'fc{n + 1}', x)
         if seed is not None:
             x = layers[f'fc{n + 1}/dropout'](x, seed, training=training)
-    return layers[f'fc{len(net.units) + 1}'](x)
+    return x
+
+
+def _last(layers: dict[str, keras.layers.Layer], net: Net) -> keras.layers.Layer:
+    return layers[f'fc{len(net.units) + 1}']
 
 
 def dense(layers: dict[str, keras.layers.Layer], config: Config, maps, seed=None, training: bool | None = False):
     """Square maps [B, side, side, C] -> logits [B, classes]. Nothing is dropped without a seed."""
     net = read(config)
-    return _scores(layers, net, spp(maps, net.levels), seed, training)
+    return _last(layers, net)(_hidden(layers, net, spp(maps, net.levels), seed, training))
+
+
+def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
+    """Maps of any size [B, h, w, C] -> the last hidden layer's activations for every window as large as a crop's maps
+    (14 x 14 in the paper), [B, h', w', units]."""
+    net = read(config)
+    assert config.crop
+    return _hidden(layers, net, sliding_spp(maps, net.levels, sides(net, config.crop)[-1]))
 
 
 def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """'Testing': maps of any size [B, h, w, C] -> logits of every window as large as a crop's maps (14 x 14 in the
-    paper), [B, h', w', classes]; one where `dense` has one."""
-    net = read(config)
-    assert config.crop
-    return _scores(layers, net, sliding_spp(maps, net.levels, sides(net, config.crop)[-1]))
+    """'Testing': the same -> logits, [B, h', w', classes]; one where `dense` has one."""
+    return _last(layers, read(config))(activations(layers, config, maps))
 
 
 def costs(config: Config) -> list[Cost]:

@@ -16,6 +16,7 @@ from keras_models.layers import (
     even,
     local_response_normalization,
     three_dense,
+    three_dense_activations,
     three_dense_logits,
     three_dense_score_map,
 )
@@ -128,7 +129,7 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
     return x
 
 
-dense, score_map = three_dense_logits, three_dense_score_map
+dense, score_map, activations = three_dense_logits, three_dense_score_map, three_dense_activations
 
 
 def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:

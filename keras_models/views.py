@@ -27,11 +27,13 @@ class Net:
       crop: side of the pictures it was trained on.
       logits: [B, crop, crop, 3] -> [B, classes].
       score_map: [B, H, W, 3] -> [B, h, w, classes], for any H and W of at least `crop`.
+      activations: the same, of the last hidden layer, [B, h, w, D].
     """
     crop: int
     classes: int
     logits: Callable
     score_map: Callable
+    activations: Callable
 
 
 def posteriors(net: Net, image: tf.Tensor, picture: Callable, views: Sequence[str], scales: Sequence[int],
@@ -115,9 +117,24 @@ def dense(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) -> 
       [n, classes].
     """
     def one(each):
-        shown = picture(each)[None]
-        if flips:
-            shown = tf.concat([shown, mirrored(shown)], 0)
-        scores = tf.reduce_mean(net.score_map(shown), [1, 2])  # [1 or 2, classes]
+        scores = tf.reduce_mean(net.score_map(_shown(picture(each), flips)), [1, 2])  # [1 or 2, classes]
         return tf.reduce_mean(tf.nn.softmax(scores), 0)
     return tf.map_fn(one, image, parallel_iterations=1, fn_output_signature=tf.TensorSpec([net.classes]))
+
+
+def features(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) -> tf.Tensor:
+    """The last hidden layer's activations over the whole picture (Simonyan & Zisserman, appendix B): averaged over all
+    places, and then over the picture and its mirror image. Arguments as for `dense`.
+
+    Returns:
+      [n, D].
+    """
+    def one(each):
+        return tf.reduce_mean(net.activations(_shown(picture(each), flips)), [0, 1, 2])
+    return tf.map_fn(one, image, parallel_iterations=1, fn_output_signature=tf.float32)
+
+
+def _shown(picture: tf.Tensor, flips: bool) -> tf.Tensor:
+    """[h, w, 3] -> [1, h, w, 3], or if `flips` [2, h, w, 3], the second its mirror image."""
+    shown = picture[tf.newaxis]
+    return tf.concat([shown, mirrored(shown)], 0) if flips else shown

@@ -8,6 +8,7 @@ import importlib.resources
 import math
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -16,28 +17,33 @@ import yaml
 
 from data_prep import UserError
 
+REFERENCE = re.compile(r'\{(run|model): ([^{}]*)\}')
 SCALES = ('small', 'paper')
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """How large an experiment is made: a shipped configuration, what of it is overridden in every run (`{data}` is what
-    --data names), the seeds of every setting, and how long all of it takes."""
+    --data names), the seeds of every setting, its stages if they are not the experiment's, and how long all of it
+    takes."""
     config: str
     set: list[str] = dataclasses.field(default_factory=list)
     seeds: list[int] = dataclasses.field(default_factory=lambda: [1])
+    stages: list[str] | None = None
     time: str = 'unmeasured'
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale and its
-    stages."""
+    """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale, its
+    stages, and the scales it is run at. In overrides `{run: NAME}` is the training run of a setting above, of the same
+    seed, and `{model: NAME}` the model exported from it: what a net begins with, is fused with or asks."""
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
     config: dict[str, str] = dataclasses.field(default_factory=dict)
     stages: list[str] | None = None
+    scales: list[str] = dataclasses.field(default_factory=lambda: [*SCALES])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +52,20 @@ class Measure:
 
     `take`: the validation of the last weights or of the `averaged` ones; the `least` of all validations; the `steps` to
     the first validation at or `below` a value, infinite if there is none; what was `evaluated` of the exported model;
-    the number of `parameters`; the `minutes` of training. `metric` is a metric's name, without `validation/`; `exp` and
-    `percent` say what is shown of its number.
+    the number of `parameters`; the `minutes` of training. `metric` is a metric's name, without `validation/`; `least`
+    and `steps` also know those of training, as `training/…`, means over `train.log_every` steps. `exp` and `percent`
+    say what is shown of its number.
     """
     metric: str = ''
     take: Literal['averaged', 'last', 'least', 'steps', 'evaluated', 'parameters', 'minutes'] = 'averaged'
     below: float = 0.0
     exp: bool = False
     percent: bool = False
+
+    @property
+    def stage(self) -> str:
+        """Which leaves it."""
+        return 'evaluate' if self.take == 'evaluated' else 'train'
 
     def of(self, run: 'Run') -> float:
         """The number for a run; NaN where the run has none."""
@@ -69,7 +81,9 @@ class Measure:
                 value = found.properties[self.take].get(f'validation/{self.metric}')
             else:
                 from pipelines import report
-                curve = report.curves(os.path.join(found.uri, 'tensorboard')).get(f'validation/{self.metric}', [])
+                name = self.metric.removeprefix('training/')
+                tag = name if name != self.metric else f'validation/{name}'
+                curve = report.curves(os.path.join(found.uri, 'tensorboard')).get(tag, [])
                 value = (min((value for _, value in curve), default=None) if self.take == 'least' else
                          next((step for step, value in curve if value <= self.below), math.inf))
         if value is None:
@@ -253,6 +267,12 @@ def _complete(experiment: Experiment) -> None:
         raise ValueError('it must have either scales or instead')
     if unknown := {*experiment.scales} - {*SCALES}:
         raise ValueError(f'scales are {" and ".join(SCALES)}; not {", ".join(unknown)}')
+    above: list[str] = []
+    for name, setting in experiment.settings.items():
+        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.paper])):
+            if other not in above:
+                raise ValueError(f'{name!r} names {other!r}, which is no setting above it')
+        above.append(name)
     drawn = bool(experiment.exhibits)  # an exhibit may bring rows and columns of its own
     for claim in experiment.claims:
         if claim.measure not in experiment.measures and not drawn:

@@ -29,24 +29,40 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
     """
     if scale not in experiment.scales:
         raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
-    if experiment.needs and not data:
+    chosen = experiment.scales[scale]
+    if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
     from pipelines import config, experiments, pipeline
-    chosen, found = experiment.scales[scale], []
+    common = experiment.stages if chosen.stages is None else chosen.stages
+    found: list[experiments.Run] = []
     for name, setting in experiment.settings.items():
+        if scale not in setting.scales:
+            continue
         source = setting.config.get(scale, chosen.config)
-        stages = experiment.stages if setting.stages is None else setting.stages
+        stages = common if setting.stages is None else setting.stages
         for seed in chosen.seeds if stages else chosen.seeds[:1]:
-            keys = [key.replace('{data}', data) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            keys = [filled(key, data, seed, found) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
             keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
             flags = [part for flag, values in (('--config', [source]), ('--set', keys), ('--pipeline_root', [root]))
                      for value in values for part in (flag, value)]
             opened = pipeline.Pipeline(config.load(source, keys), root, [], flags)
             found.append(experiments.Run(name, seed, opened, stages))
-    for run in found:
-        for each in run.stages:
-            perform(run, each)
+            for each in stages:
+                perform(found[-1], each)
     return found
+
+
+def filled(key: str, data: str, seed: int, done: list) -> str:
+    """An override, with the paths of what it names: data, and what runs before it left (`experiments.Setting`)."""
+    from pipelines import experiments, export
+
+    def path(match) -> str:
+        kind, name = match.groups()
+        [run] = [run for run in done if run.setting == name and run.seed == seed]
+        if kind == 'run':
+            return run.pipeline.outputs('train')['model_run'].uri
+        return os.path.join(run.pipeline.outputs('export')['model'].uri, export.FORMAT)
+    return experiments.REFERENCE.sub(path, key.replace('{data}', data))
 
 
 def perform(run, name: str) -> None:
@@ -70,7 +86,7 @@ def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[f
     table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
     for run in found:
         for column, measure in experiment.measures.items():
-            if run.stages:
+            if measure.stage in run.stages:
                 table[run.setting].setdefault(column, []).append(measure.of(run))
     for exhibit in shown:
         for (setting, _), columns in exhibit.values.items():

@@ -12,6 +12,8 @@ from keras_models.alexnet import Config
 
 PAPER = Config(classes=1000, crop=224)
 SMALL = Config(classes=5, crop=96, width=1 / 16)  # 2 x 2 places before fc6
+CIFAR10 = Config(variant='cifar10', classes=10, crop=24)
+SMALL_CIFAR10 = dataclasses.replace(CIFAR10, classes=5, width=1 / 8)
 SEED = tf.constant([1, 2])
 
 
@@ -58,6 +60,25 @@ def test_neurons_are_figure_2s_but_for_the_first():
 def test_closed_form_counts_the_built_model(changes):
     config = dataclasses.replace(SMALL, **changes)
     assert alexnet.build(config)['classifier'].count_params() == alexnet.parameters(config)
+
+
+@pytest.mark.parametrize('changes', [{}, {'normalisation': False}, {'crop': 32, 'width': 0.3}, {'crop': 17}])
+def test_closed_form_counts_cifar10s_net(changes):
+    config = dataclasses.replace(CIFAR10, **changes)
+    model = alexnet.build(config)['classifier']
+    assert model.count_params() == alexnet.parameters(config)
+    maps = alexnet.convolutions(alexnet.layers(config), config, tf.zeros([1, config.crop, config.crop, 3]))
+    assert maps.shape[1:3] == (alexnet.costs(config)[-2].side,) * 2
+
+
+def test_cifar10s_net_by_hand():
+    """Convolutions of 5 x 5 x 3 x 64 and 5 x 5 x 64 x 64; at 6 x 6 places 3 x 3 x 64 x 64 and 3 x 3 x 64 x 32, and as
+    many biases; 6 x 6 x 32 x 10."""
+    assert [(cost.side, cost.channels, cost.parameters) for cost in alexnet.costs(CIFAR10)] == [
+        (24, 64, 4_864), (12, 64, 102_464), (6, 64, 36 * 36_928), (6, 32, 36 * 18_464), (1, 10, 11_530)]
+    assert alexnet.parameters(CIFAR10) == 2_112_970
+    assert alexnet.macs(CIFAR10) == 576 * 4_800 + 144 * 102_400 + 36 * (36_864 + 18_432) + 11_520
+    assert alexnet.table(CIFAR10) is None
 
 
 def test_small_pictures_are_refused_as_soon_as_nothing_is_left():
@@ -112,6 +133,55 @@ def test_equals_the_paper_written_in_numpy():
     np.testing.assert_allclose(model([image, SEED]), expected, rtol=1e-3, atol=1e-3)
 
 
+def numpy_cifar10(w, image, activation, normalised):
+    """The four layers and their pooling, which reaches over the lower and right edge."""
+    def conv(x, name):
+        x = np.pad(x, [(0, 0), (2, 2), (2, 2), (0, 0)])
+        windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), (1, 2))
+        x = activation(np.einsum('bhwcij,ijcd->bhwd', windows, w[f'{name}/kernel']) + w[f'{name}/bias'])
+        return pool(np.pad(lrn(x) if normalised else x, [(0, 0), (0, 1), (0, 1), (0, 0)], constant_values=-np.inf))
+
+    def local(x, name):
+        x, kernel = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]), w[f'{name}/kernel']
+        return activation(np.stack([np.stack([
+            x[:, i:i + 3, j:j + 3].reshape(len(x), -1) @ kernel[i, j] for j in range(kernel.shape[1])], 1)
+            for i in range(kernel.shape[0])], 1) + w[f'{name}/bias'])
+    x = local(local(conv(conv(image, 'conv1'), 'conv2'), 'local3'), 'local4')
+    return x.reshape(len(x), -1) @ w['fc5/kernel'] + w['fc5/bias']
+
+
+@pytest.mark.parametrize('activation, function', [('relu', lambda x: np.maximum(0, x)), ('tanh', np.tanh)])
+@pytest.mark.parametrize('normalised', [True, False])
+def test_cifar10s_net_equals_it_written_in_numpy(activation, function, normalised):
+    config = dataclasses.replace(SMALL_CIFAR10, activation=activation, normalisation=normalised)
+    model, _ = randomised(config)
+    image = pictures(side=24) / (60 if activation == 'tanh' else 1)
+    w = {weight.name.split(':')[0]: weight.numpy().astype(np.float64) for weight in model.weights}
+    expected = numpy_cifar10(w, image.numpy().astype(np.float64), function, normalised)
+    assert np.ptp(expected) > 1
+    np.testing.assert_allclose(model([image, SEED]), expected, rtol=1e-3, atol=2e-3 * np.abs(expected).max())
+
+
+def test_tanh_and_no_normalization_reach_every_layer_of_the_papers_net():
+    net, tanh = alexnet.layers(SMALL), alexnet.layers(dataclasses.replace(SMALL, activation='tanh'))
+    for name in ('conv1', 'conv2', 'conv5', 'fc6', 'fc7'):
+        assert (net[name].activation, tanh[name].activation) == (keras.activations.relu, keras.activations.tanh)
+    model, made = randomised(SMALL)
+    plain = dataclasses.replace(SMALL, normalisation=False)
+    maps, image = alexnet.convolutions(made, plain, pictures()), pictures()
+    assert np.abs(maps - alexnet.convolutions(made, SMALL, image)).max() > 0.1 * np.abs(maps).max()
+
+
+def test_in_cifar10s_net_convolutions_and_biases_do_not_decay():
+    config = dataclasses.replace(SMALL_CIFAR10, learning_rate=0.5, momentum=0.0, decay=0.1)
+    model, [optimizer] = alexnet.build(config)['classifier'], alexnet.optimizers(config).values()
+    before = {weight.name: weight.numpy() for weight in model.weights}
+    optimizer.apply_gradients((tf.zeros_like(weight), weight) for weight in model.trainable_variables)
+    for weight in model.weights:
+        decays = 'kernel' in weight.name and 'conv' not in weight.name
+        np.testing.assert_allclose(weight, before[weight.name] * (0.95 if decays else 1), rtol=1e-6)
+
+
 def test_local_response_normalization_where_it_does_much():
     a = np.random.default_rng(0).normal(0, 200, (2, 3, 3, 7))
     assert np.abs(lrn(a) / (a / 2 ** 0.75)).min() < 0.3
@@ -140,7 +210,7 @@ def test_weights_begin_as_section_5_says():
     keras.utils.set_random_seed(3)
     again = alexnet.build(config)['classifier'].get_layer('conv3').kernel
     np.testing.assert_array_equal(made['conv3'].kernel, again)
-    for name in (*alexnet.CONVOLUTIONS, 'fc6', 'fc7', 'fc8'):
+    for name in (*config.net.convolutions, 'fc6', 'fc7', 'fc8'):
         assert np.std(made[name].kernel) == pytest.approx(0.01, rel=0.05)
         ones = name in ('conv2', 'conv4', 'conv5', 'fc6', 'fc7')
         np.testing.assert_array_equal(made[name].bias, np.full(made[name].bias.shape, float(ones)))
@@ -161,6 +231,16 @@ def test_dropout_follows_relu_in_training_only():
         kept.append(made['fc6/dropout'](x, tf.constant([0, n]), training=True))
     np.testing.assert_allclose(np.mean(kept, 0), x, atol=0.3 * np.max(x))
     assert np.mean(np.array(kept)[:, x.numpy() > 0] == 0) == pytest.approx(0.5, abs=0.02)
+
+
+def test_score_map_of_cifar10s_net_is_its_layers_at_every_place():
+    _, made = randomised(SMALL_CIFAR10)
+    maps = alexnet.convolutions(made, SMALL_CIFAR10, pictures(side=32))
+    scores = alexnet.score_map(made, SMALL_CIFAR10, maps)
+    assert scores.shape == (2, 3, 3, 5)
+    for i, j in np.ndindex(3, 3):
+        np.testing.assert_allclose(scores[:, i, j], alexnet.dense(made, SMALL_CIFAR10, maps[:, i:i + 6, j:j + 6]),
+                                   rtol=1e-4, atol=1e-4)
 
 
 def test_score_map_is_the_dense_layers_at_every_place():
@@ -184,5 +264,13 @@ def test_learns_four_pictures():
     assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
 
 
-def test_xla_computes_the_same_step():
-    classifier_steps.assert_xla_computes_the_same(alexnet, SMALL, randomised(SMALL)[0], pictures())
+@pytest.mark.parametrize('activation', ['relu', 'tanh'])
+def test_cifar10s_net_learns_four_pictures(activation):
+    config = dataclasses.replace(CIFAR10, classes=4, activation=activation, learning_rate=0.02)
+    first, last = classifier_steps.train(alexnet, config, pictures(4, 24), steps=101)
+    assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
+
+
+@pytest.mark.parametrize('config, side', [(SMALL, 96), (SMALL_CIFAR10, 24)])
+def test_xla_computes_the_same_step(config, side):
+    classifier_steps.assert_xla_computes_the_same(alexnet, config, randomised(config)[0], pictures(side=side))

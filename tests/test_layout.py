@@ -37,7 +37,8 @@ def test_imports_flow_one_way(path):
     assert 'tests' not in found and 'shared' not in path.read_text().split('/')
 
 
-@pytest.mark.parametrize('name', [*stage.STAGES, 'predict', 'run', 'import_weights', 'lineage', 'reproduce'])
+@pytest.mark.parametrize('name', [*stage.STAGES, 'predict', 'features', 'run', 'import_weights', 'lineage',
+                                  'reproduce'])
 def test_a_command_starts_without_heavy_imports(name):
     """What a command imports before it has read its flags; the rest is imported where it is used."""
     heavy = {'tensorflow', 'apache_beam', 'tensorflow_model_analysis', 'official', 'orbit', 'keras', 'rich'}

@@ -36,9 +36,13 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.train --config my.yaml --strategy multi_worker_mirrored --pipeline_root /shared/runs/my':
         'test_multi_worker.py',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
+    'python -m pipelines.run --config instructions --set data.folder=DIR':
+        'test_instructions.py, on a table of its own',
     'python -m pipelines.run --config pictures.yaml': 'test_readme.py: test_your_own_pictures',
     'python -m pipelines.predict --config pictures.yaml holiday/ one_more.png':
         'test_image_pipeline.py: test_predict_on_a_folder_writes_a_table_and_a_sheet',
+    'python -m pipelines.features --config pictures.yaml --scales 112 160 holiday/':
+        'test_deep_features.py: test_features_of_a_folder',
     'python -m pipelines.run --config treebank_sample_parsing --set data.folder=DIR':
         'nowhere: by hand, on files that cannot be shipped; test_parsing.py, on made trees',
     'python -m pipelines.predict --config treebank_sample_parsing --set data.folder=DIR':

@@ -1,4 +1,5 @@
 """Every table and figure of the papers has a command, and what it says follows from its numbers."""
+import dataclasses
 import json
 import math
 import re
@@ -9,7 +10,7 @@ import pytest
 
 from conftest import ROOT, command
 from data_prep import UserError
-from pipelines import config, experiments
+from pipelines import config, experiments, reproduce
 from pipelines.experiments import Claim
 
 TABLES_AND_FIGURES = {'transformer': (4, 5), 'alexnet': (2, 4), 'vgg': (12, 0), 'prelu': (7, 7), 'viton_hd': (2, 23)}
@@ -86,6 +87,7 @@ scales:
 settings:
   usual: {}
   no rate: {set: [model.learning_rate=1e-9], stages: [prepare, train]}
+  left as it is: {set: [train.steps=0, 'train.init_from={run: usual}'], stages: [prepare, train]}
 measures:
   error: {metric: top1_error, take: averaged, percent: true}
   perplexity: {metric: loss, take: least, exp: true}
@@ -122,9 +124,10 @@ def test_an_item_is_run_by_the_stages_and_judged(made):
     assert usual['perplexity'][0] == pytest.approx(math.exp(-math.log(1 / usual['perplexity'][0])))
     assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
     assert usual['parameters'] == without['parameters']
+    assert found['table']['left as it is']['error'] == usual['error'] and 'test error' not in without
     assert len(usual['test error']) == 2 and all(0 < error < 1 for error in usual['test error'])
     assert [verdict['verdict'] for verdict in found['verdicts']] == ['shows', 'does not show']
-    assert len(found['commands']) == 12 and said.count('python -m pipelines.prepare') == 1  # seeds share it
+    assert len(found['commands']) == 16 and said.count('python -m pipelines.prepare') == 1  # seeds share it
     assert 'A net that does not learn is worse. shows.' in said.replace(': shows', '. shows')
 
 
@@ -157,8 +160,37 @@ def test_mistakes_are_sentences(tmp_path, args, words):
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize('name', [name for name in experiments.names() if not experiments.load(name).instead])
+def test_the_configurations_of_every_item_load(name):
+    """At every scale, with data and other settings' runs named by some path."""
+    item = experiments.load(name)
+    for scale, chosen in item.scales.items():
+        for setting in item.settings.values():
+            keys = [experiments.REFERENCE.sub('run', key.replace('{data}', 'data'))
+                    for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            assert config.load(setting.config.get(scale, chosen.config), keys)
+
+
+def test_a_setting_begins_with_what_is_above_it(tmp_path):
+    (tmp_path / 'item.yaml').write_text(
+        'title: t\nsource: s\nscales: {small: {config: demo_images}}\n'
+        'settings: {a: {set: ["train.init_from={run: b}"]}, b: {}}')
+    with pytest.raises(UserError, match="'a' names 'b', which is no setting above it"):
+        experiments.load(str(tmp_path / 'item.yaml'))
+
+
 def test_an_items_file_is_checked(tmp_path):
     for text, words in (('title: t', 'source'), ('title: t\nsource: s', 'either scales or instead'), ('[]', '')):
         (tmp_path / 'item.yaml').write_text(text)
         with pytest.raises(UserError, match=words):
             experiments.load(str(tmp_path / 'item.yaml'))
+
+
+def test_a_scale_has_its_own_stages_and_settings(tmp_path):
+    item = ITEM.replace('source:', 'needs: pictures\nsource:').replace("  usual: {}", "  usual: {scales: [paper]}")
+    (tmp_path / 'rates.yaml').write_text(item.replace('  small: {', '  small: {stages: [], '))
+    experiment = experiments.load(str(tmp_path / 'rates.yaml'))
+    bare = dataclasses.replace(experiment.settings['no rate'], stages=None)
+    computed = dataclasses.replace(experiment, settings={**experiment.settings, 'no rate': bare})
+    found = reproduce.runs(computed, 'small', '', str(tmp_path), [])
+    assert [(run.setting, run.stages) for run in found] == [('no rate', [])]

@@ -22,7 +22,7 @@ class Net:
         def recorded(image):
             self.asked.append(tuple(image.shape))
             return logits(image)
-        self.net = views.Net(crop, 3, recorded, lambda image: recorded(image)[:, None, None])
+        self.net = views.Net(crop, 3, recorded, lambda image: recorded(image)[:, None, None], None)
 
 
 def softmax(z):
@@ -93,7 +93,7 @@ def test_dense_averages_scores_over_places_and_posteriors_over_mirror_images():
 
     def score_map(image):
         return tiny_classifier.score_map(layers, config, tiny_classifier.convolutions(layers, config, image))
-    net = views.Net(12, 7, lambda image: nets([image, tf.zeros([2], tf.int32)]), score_map)
+    net = views.Net(12, 7, lambda image: nets([image, tf.zeros([2], tf.int32)]), score_map, None)
     x = 255 * np.random.default_rng(0).random((16, 22, 3), np.float32)
 
     def by_windows(image):  # a stride of two, since there is one pooling

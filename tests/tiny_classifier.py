@@ -33,10 +33,14 @@ def dense(layers, config, maps, seed=None, training=False):
     return layers['fc3'](layers['fc2'](tf.reshape(maps, [-1, maps.shape[1] * maps.shape[2] * maps.shape[3]])))
 
 
-def score_map(layers, config, maps):
+def activations(layers, config, maps):
     side = (config.crop - 2) // 2
     hidden = tf.nn.conv2d(maps, tf.reshape(layers['fc2'].kernel, [side, side, 4, 16]), 1, 'VALID')
-    return layers['fc3'](tf.nn.relu(hidden + layers['fc2'].bias))
+    return tf.nn.relu(hidden + layers['fc2'].bias)
+
+
+def score_map(layers, config, maps):
+    return layers['fc3'](activations(layers, config, maps))
 
 
 def build(config):

@@ -1,0 +1,51 @@
+"""What exhibits ask of a study's runs: which one, its net with the trained weights, its pictures."""
+import os
+from collections.abc import Iterator
+
+from data_prep import UserError
+
+AT_ONCE = 256  # pictures through a net together
+
+
+def run(study, setting: str):
+    """The first run of a setting; of the study, if none is named.
+
+    Raises:
+      UserError: there is none.
+    """
+    for each in study.runs:
+        if setting in ('', each.setting):
+            return each
+    raise UserError(f'There is no run of the setting {setting!r}; there are '
+                    f'{", ".join(dict.fromkeys(each.setting for each in study.runs)) or "none"}.')
+
+
+def net(pipeline):
+    """The image net a pipeline trained: its functional model, (image, seed) -> …, with those weights."""
+    from data_prep import records
+    from pipelines import checkpoints
+    from pipelines import config as configs
+    config = configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
+    nets = config.model_module.build(config.model)
+    checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
+    return next(iter(nets.values()))
+
+
+def split(pipeline, name: str):
+    """One split of the pipeline's data set, to be read by number."""
+    from data_prep import records
+    return records.open_split(_examples(pipeline), name)
+
+
+def pictures(pipeline, name: str, numbers) -> Iterator:
+    """Pictures of a split as validation shows them, float32 [n, crop, crop, 3], some at once and in the order given."""
+    import tensorflow as tf
+    config, of = pipeline.config, split(pipeline, name)
+    decode = tf.function(config.data_module.decoder(_examples(pipeline), config.input, training=False))
+    for start in range(0, len(numbers), AT_ONCE):
+        serialized = tf.constant(of.read(numbers[start:start + AT_ONCE]))
+        yield decode(serialized, tf.constant(0), tf.zeros([len(serialized), 2], tf.int32))['image']
+
+
+def _examples(pipeline) -> str:
+    return pipeline.outputs('prepare')['examples'].uri

@@ -1,0 +1,89 @@
+"""What the last hidden layer of a trained net says of pictures, for a classifier of yours to learn from.
+
+    python -m pipelines.features --config pictures.yaml --scales 112 160 photos/ more.jpg
+    python -m pipelines.features --model DIR --model OTHER_DIR --scales 256 384 512 --stack photos/
+
+Writes one .npz: `files`, the pictures' paths, and `features`, a row of unit length for each (Simonyan & Zisserman 2015,
+appendix B; see `keras_models/deep_features.py`). What cannot be decoded is named and left out.
+"""
+import sys
+
+from data_prep import UserError
+from pipelines import stage
+
+
+def write(models: list, paths: list[str], scales: list[int], stack: bool, out: str) -> None:
+    """Describes pictures and writes the file.
+
+    Args:
+      models: as `predict.load` gives them.
+      paths: pictures, and folders that are searched for more.
+
+    Raises:
+      UserError: no picture can be read; ModelError: as `deep_features.describe`.
+    """
+    import io
+
+    import numpy as np
+
+    from data_prep import records
+    from keras_models import deep_features
+    from pipelines import predict_images
+    files: list[str] = []
+    x = deep_features.describe(models, _readable(models[0], predict_images.find(paths), files), scales, stack)
+    if not files:
+        raise UserError(f'{", ".join(paths)}: no pictures ({", ".join(predict_images.SUFFIXES)}) are there.')
+    content = io.BytesIO()
+    np.savez_compressed(content, files=np.array(files), features=x)
+    records.write_atomically(out, content.getvalue())
+    print(f'features: {out}: {x.shape[0]:,} pictures, {x.shape[1]:,} numbers each.', flush=True)
+
+
+def _readable(model, paths, files: list[str]):
+    """The contents of pictures that can be decoded, whose paths it adds to `files`."""
+    import tensorflow as tf
+
+    from data_prep import images
+    from keras_models import classification
+    for path in paths:
+        with tf.io.gfile.GFile(path, 'rb') as file:
+            content = file.read()
+        try:
+            images.header(content, model.description['config']['data']['max_pixels'])
+            error = classification.undecodable(model, content)
+        except images.Unreadable as unreadable:
+            error = str(unreadable)
+        if error:
+            print(f'features: {path} is left out: {error}', file=sys.stderr, flush=True)
+            continue
+        files.append(path)
+        yield content
+
+
+def main(argv=None) -> None:
+    flags = stage.parser('features', __doc__)
+    flags.add_argument('files', nargs='+', metavar='FILE', help='pictures, or folders that are searched for them')
+    flags.add_argument('--scales', nargs='+', type=int, required=True, metavar='Q',
+                       help='shorter sides, in pixels, pictures are rescaled to')
+    flags.add_argument('--stack', action='store_true', help='stack the features of several scales; otherwise average')
+    flags.add_argument('--model', action='append', metavar='DIR',
+                       help='a pushed or exported model (default: the one last pushed); those of several are stacked')
+    flags.add_argument('--out', metavar='FILE', default='features.npz', help='where to (default: features.npz)')
+    args = flags.parse_args(argv)
+
+    def work():
+        from pipelines import predict
+        folders = args.model
+        if folders:
+            stage.quiet_libraries()
+        else:
+            pipeline = stage.open_pipeline(args)
+            if args.explain:
+                return
+            folders = [pipeline.outputs('push')['pushed_model'].properties['path']]
+        write([predict.load(folder) for folder in folders], args.files, args.scales, args.stack, args.out)
+    stage.run_command(work)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
