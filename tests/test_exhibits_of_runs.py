@@ -1,4 +1,4 @@
-"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets; sums of large nets."""
+"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets."""
 import json
 
 import pytest
