@@ -63,6 +63,7 @@ def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str,
             axes.xaxis.set_major_formatter(EngFormatter(sep=''))
         if log:
             axes.set_yscale('log')
+            axes.yaxis.set_major_formatter('{x:g}')
         elif max(abs(value) for points in series.values() for _, value in points) >= 10_000:
             axes.yaxis.set_major_formatter(EngFormatter(sep=''))
         if below:

@@ -1,4 +1,4 @@
-"""What pages show of runs: curves, slopes, slices and variances of tiny nets; costs of large ones."""
+"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets."""
 import json
 
 import pytest

@@ -16,7 +16,7 @@ def draw(study: Study, of: Sequence[str], exp: bool = False, percent: bool = Fal
       log: whether they are drawn by their logarithm.
     """
     from pipelines import figures, report
-    found = {(run.setting, f'seed {run.seed}'): report.curves(os.path.join(
+    found = {(run.setting, f'(seed {run.seed})'): report.curves(os.path.join(
         run.pipeline.outputs('train')['model_run'].uri, 'tensorboard')) for run in study.runs}
     shown = []
     for tag in of:

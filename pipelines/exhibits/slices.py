@@ -30,7 +30,7 @@ def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x
         for (setting, seed), each in found.items():
             for name, value in each.items():
                 values.setdefault((f'{setting}, {name}', seed), {})[column] = value
-        series = {(setting, f'seed {seed}'): list(each.items()) if order else list(enumerate(sorted(each.values()), 1))
+        series = {(setting, f'(seed {seed})'): [*each.items()] if order else [*enumerate(sorted(each.values()), 1)]
                   for (setting, seed), each in found.items() if each}
         if series:
             title = column + f': {minus} less the others' * bool(minus)

@@ -17,7 +17,7 @@ def draw(study: Study) -> Exhibit:
     series = {}
     for run in study.runs:
         slopes = learned(run.pipeline.outputs('train')['model_run'].uri, run.pipeline.config)
-        series[run.setting, f'seed {run.seed}'] = list(slopes.items())
+        series[run.setting, f'(seed {run.seed})'] = list(slopes.items())
         stages: dict[str, list[float]] = {}
         for layer, slope in slopes.items():
             stages.setdefault(f'mean of {re.split("_", layer)[0]}' if '_' in layer else '', []).append(slope)
