@@ -160,7 +160,7 @@ def test_mistakes_are_sentences(tmp_path, args, words):
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize('name', [name for name in experiments.names() if not experiments.load(name).instead])
+@pytest.mark.parametrize('name', experiments.names())
 def test_the_configurations_of_every_item_load(name):
     """At every scale, with data and other settings' runs named by some path."""
     item = experiments.load(name)
