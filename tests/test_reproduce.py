@@ -180,6 +180,6 @@ def test_a_scale_has_its_own_stages_and_settings(tmp_path):
     (tmp_path / 'rates.yaml').write_text(item.replace('  small: {', '  small: {stages: [], '))
     experiment = experiments.load(str(tmp_path / 'rates.yaml'))
     bare = dataclasses.replace(experiment.settings['no rate'], stages=None)
-    computed = dataclasses.replace(experiment, settings={**experiment.settings, 'no rate': bare})
+    computed = dataclasses.replace(experiment, settings={'usual': experiment.settings['usual'], 'no rate': bare})
     found = reproduce.runs(computed, 'small', '', str(tmp_path), [])
     assert [(run.setting, run.stages) for run in found] == [('no rate', [])]
