@@ -159,7 +159,7 @@ def listing(name: str = '') -> None:
                          + (f'; --data: {item.needs}' if item.needs else '; needs no data'))
         lines += [f'{setting}: ' + ', '.join(f'{column} {experiments.number(value)}' for column, value in row.items())
                   for setting, row in item.paper.items()]
-        console.print(f'{each}  {item.title}', style='bold')
+        console.print(f'{each}  {item.title}', style='bold', soft_wrap=True)
         console.print(Padding('\n'.join(lines), (0, 0, 0, 4)))
 
 

@@ -79,7 +79,7 @@ settings:
 measures:
   error: {metric: top1_error, take: averaged, percent: true}
   perplexity: {metric: loss, take: least, exp: true}
-  steps: {metric: top1_error, take: steps, below: 0.5}
+  steps: {metric: top1_error, take: steps, below: 0.8}
   test error: {metric: top1_error, take: evaluated}
   parameters: {take: parameters}
 paper:

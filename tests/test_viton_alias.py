@@ -273,7 +273,7 @@ def test_rows_of_a_batch_do_not_see_each_other(nets):
     together = nets['paper'](given)
     for row in range(2):
         alone = nets['paper']({name: value if name == 'seed' else value[row:row + 1] for name, value in given.items()})
-        np.testing.assert_allclose(together[row:row + 1], alone, atol=1e-4)
+        np.testing.assert_allclose(together[row:row + 1], alone, atol=1e-3)  # 6e-4 by AVX2's kernels, else 1e-4
 
 
 def test_xla_paints_the_same(nets):

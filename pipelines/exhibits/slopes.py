@@ -17,6 +17,8 @@ def draw(study: Study) -> Exhibit:
     series = {}
     for run in study.runs:
         slopes = learned(run.pipeline.outputs('train')['model_run'].uri, run.pipeline.config)
+        if not slopes:  # ReLU
+            continue
         series[run.setting, f'(seed {run.seed})'] = list(slopes.items())
         stages: dict[str, list[float]] = {}
         for layer, slope in slopes.items():
