@@ -59,7 +59,7 @@ def test_slopes_are_the_means_of_the_weights(made):
 
 def test_differences_by_slice_are_those_of_the_evaluations(made):
     _, _, table = made
-    digits = [table[f'prelu, {digit}']['less'][0] for digit in range(10)]
+    digits = [table[f'prelu, d{digit}']['less'][0] for digit in range(10)]
     assert all(-1 <= less <= 1 for less in digits) and len({*digits}) > 1
 
 

@@ -75,7 +75,9 @@ scales:
 settings:
   usual: {}
   no rate: {set: [model.learning_rate=1e-9], stages: [prepare, train]}
-  left as it is: {set: [train.steps=0, 'train.init_from={run: usual}'], stages: [prepare, train]}
+  left as it is:
+    set: [train.steps=1, train.checkpoint_every=1, model.learning_rate=1e-9, 'train.init_from={run: usual}']
+    stages: [prepare, train]
 measures:
   error: {metric: top1_error, take: averaged, percent: true}
   perplexity: {metric: loss, take: least, exp: true}
