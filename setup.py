@@ -30,11 +30,12 @@ TRAIN = [
     'keras>=2.15,<2.16',
     'matplotlib>=3.8',
     'ml-metadata>=1.17,<1.18',
+    'pillow>=10',  # boxes cut out of pictures
     'pyyaml>=6',
     'rich>=13',
     'sacrebleu>=2.4,<3',
     'sacremoses>=0.1,<1',
-    'scikit-learn>=1.3,<2',  # the digits of demo_images
+    'scikit-learn>=1.3,<2',  # the digits of demo_images, support vector machines
     'tensorboard>=2.15,<2.16',
     'tensorflow-addons>=0.23,<0.24',
     'tensorflow-model-analysis>=0.46,<0.47',
@@ -44,7 +45,7 @@ TRAIN = [
 ]
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
 BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
-TEST = ['hypothesis>=6.100', 'mypy>=1.11', 'pillow>=10', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
+TEST = ['hypothesis>=6.100', 'mypy>=1.11', 'pytest>=8', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
     name='landmark',
