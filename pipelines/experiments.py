@@ -5,11 +5,12 @@ An item is a file `configs/reproduce/<paper>/<item>.yaml`, see `Experiment`; `pi
 import dataclasses
 import importlib
 import importlib.resources
+import itertools
 import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import typeguard
@@ -130,7 +131,7 @@ class Claim:
         wanted = {name: values.get(name, []) for name in self.settings}
         if lacking := [name for name, found in wanted.items() if not found or any(map(math.isnan, found))]:
             return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} is not known')
-        kept = list(self._tries(wanted))
+        kept = [self._holds(dict(zip(wanted, seeds))) for seeds in itertools.product(*wanted.values())]
         word = 'shows' if all(kept) else 'not clear' if any(kept) else 'does not show'
         said = {name: spread(found) for name, found in wanted.items()}
         why = '; '.join(f'{name} {mean}' + (f' ({least_to_most})' if least_to_most else '')
@@ -140,17 +141,17 @@ class Claim:
             why += f': a ratio of {number(over / under if under else math.nan)}'
         return Verdict(word, f'{self.measure}: {why}')
 
-    def _tries(self, wanted: dict[str, list[float]]) -> Iterable[bool]:
-        for less, more in zip(self.rises, self.rises[1:]):
-            yield from (a < b for a in wanted[less] for b in wanted[more])
-        for name, bound in self.at_least.items():
-            yield from (value >= bound for value in wanted[name])
-        for name, bound in self.at_most.items():
-            yield from (value <= bound for value in wanted[name])
+    def _holds(self, value: dict[str, float]) -> bool:
+        """For a value of every setting."""
+        rising = [value[name] for name in self.rises]
+        holds = (all(less < more for less, more in zip(rising, rising[1:]))
+                 and all(value[name] >= bound for name, bound in self.at_least.items())
+                 and all(value[name] <= bound for name, bound in self.at_most.items()))
         if self.ratio:
-            over, under = (wanted[name] for name in self.ratio)
+            over, under = (value[name] for name in self.ratio)
             low, high = (-math.inf if self.least is None else self.least, math.inf if self.most is None else self.most)
-            yield from (low * b <= a <= high * b for a in over for b in under)
+            holds = holds and low * under <= over <= high * under
+        return holds
 
 
 @dataclasses.dataclass(frozen=True)
