@@ -258,6 +258,8 @@ def train(config: Config, examples: str, run: str) -> dict:
     if not compiled:  # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway
         tf.config.experimental.enable_op_determinism()
     trainer = Trainer(config, strategy, examples, compiled)
+    if config.train.precision == 'bfloat16' and not trainer.whole and not precision.rewritten():
+        print('train: this processor has no AVX-512, so that train.precision: bfloat16 changes nothing.', flush=True)
     with loop.errors_in_words(strategy):
         started = start(trainer, run)
     seconds = time.monotonic()
