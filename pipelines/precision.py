@@ -35,6 +35,6 @@ def rewriting(precision: str, whole: bool):
 
 
 def rewritten() -> bool:
-    """Whether the rewriter does anything here: of x86 processors it leaves those without AVX-512 alone, without a word."""
+    """Whether the rewriter does anything here: of x86 processors it leaves those without AVX-512 alone."""
     processor = pathlib.Path('/proc/cpuinfo')
     return platform.machine() != 'x86_64' or not processor.exists() or 'avx512f' in processor.read_text()
