@@ -54,7 +54,9 @@ def test_heads_are_told_apart():
     assert heads.far(weights, 3) == 1 and heads.far(weights, 0) == 0 and heads.far(np.full((1, 5, 5), .2), 4) == 0
     found = heads.measured(weights, ['An', 'old', 'man', 'walks'], 'walks', 'man')
     assert found == {'difference of heads': pytest.approx(3.5 / 6), 'heads that look far from "walks"': 1,
-                     'sharpest weight of "walks"': 1, 'most weight on "man"': 1}
+                     'sharpest weight of "walks"': 1, 'weight on "man", more than others give': 1}
+    always = heads.measured(one_hot([2, 2, 2, 2]), ['An', 'old', 'man', 'walks'], 'walks', 'man')
+    assert always['sharpest weight of "walks"'] == 1 and always['weight on "man", more than others give'] == 0
     with pytest.raises(UserError, match="'runs' is no subword of the sentence, which was cut into An old"):
         heads.measured(weights, ['An', 'old', 'man', 'walks'], 'runs')
 

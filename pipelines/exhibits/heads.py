@@ -46,7 +46,8 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
     Args:
       weights: [h, n, n] of an encoder's layer.
       word: whose attention is looked at besides that of all.
-      to: what it is to look at.
+      to: what it is to look at: the head counts that gives this the most more than from other places. (A head that
+        looks at one place from everywhere follows nothing.)
     """
     pairs = apart(weights)[np.triu_indices(len(weights), 1)]
     found = {'difference of heads': float(pairs.mean()) if len(pairs) else 0.0}
@@ -55,7 +56,9 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
         found |= {f'heads that look far from "{word}"': far(weights, query),
                   f'sharpest weight of "{word}"': float(weights[:, query].max())}
     if to:
-        found[f'most weight on "{to}"'] = float(weights[:, place(source, word), place(source, to)].max())
+        query, given = place(source, word), weights[:, :, place(source, to)]  # [h, n]
+        found[f'weight on "{to}", more than others give'] = float(
+            (given[:, query] - np.delete(given, query, axis=1).mean(1)).max())
     return found
 
 
