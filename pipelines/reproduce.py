@@ -2,7 +2,7 @@
 
     python -m pipelines.reproduce --list
     python -m pipelines.reproduce prelu/fig3 --data DIR
-    python -m pipelines.reproduce transformer/table3_heads --scale paper --data DIR --set train.strategy=mirrored
+    python -m pipelines.reproduce transformer/table3_a --scale paper --data DIR --set train.strategy=mirrored
 
 Every setting is run by the stages' own commands, which are shown; what was run before is not run again. Leaves
 `page.html`, one page that needs no network, with its pictures and `found.json`, in `runs/reproduce/<paper>/<item>`.

@@ -49,7 +49,7 @@ def test_a_ratio_is_said():
 
 @pytest.mark.parametrize('paper', TABLES_AND_FIGURES)
 def test_no_table_and_no_figure_is_missing(paper):
-    """Every one has an item of its own, or is part of one: table3_heads."""
+    """Every one has an item of its own, or is part of one: table3_a."""
     items = [name.partition('/')[2] for name in experiments.names() if name.startswith(f'{paper}/')]
     for kind, count in zip(('table', 'fig'), TABLES_AND_FIGURES[paper]):
         for number in range(1, count + 1):
