@@ -8,7 +8,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_labels, image_sources, images, splits, threads
+from data_prep import image_input, image_labels, image_sources, images, splits, threads
 from data_prep.image_input import SIDE
 from data_prep.imagenet import SIDES, SPLITS, Config
 
@@ -49,33 +49,42 @@ class _Made(NamedTuple):
 
 
 class PixelSums(beam.CombineFn):
-    """Adds up the middles of pictures, uint8 [256, 256, 3], in whole numbers, so that their order is no matter.
+    """Adds up the middles of pictures, uint8 [s, s, 3], in whole numbers, so that their order is no matter.
 
-    An accumulator is the number of pictures, the sum at every pixel and the sums of products of two colours.
+    An accumulator is s -> the number of pictures, the sum at every pixel and the sums of products of two colours.
     """
 
     def create_accumulator(self):
-        return 0, np.zeros([SIDE, SIDE, 3], np.int64), np.zeros([3, 3], np.int64)
+        return {}
 
     def add_input(self, sums, square):
-        count, total, products = sums
+        side = len(square)
+        count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
         total += square
         # Sums of products of levels are exact below 2^53. Two pixels are a row, which takes half the time of one; what
         # they have to do with each other is left out.
-        pairs = square.reshape(-1, 6).astype(np.float64)
-        products += np.trace((pairs.T @ pairs).reshape(2, 3, 2, 3), axis1=0, axis2=2).astype(np.int64)
-        return count + 1, total, products
+        row = 2 - side % 2
+        pixels = square.reshape(-1, 3 * row).astype(np.float64)
+        products += np.trace((pixels.T @ pixels).reshape(row, 3, row, 3), axis1=0, axis2=2).astype(np.int64)
+        sums[side] = count + 1, total, products
+        return sums
 
     def merge_accumulators(self, parts):
-        return tuple(sum(column) for column in zip(self.create_accumulator(), *parts))
+        parts = list(parts)
+        return {side: tuple(sum(column) for column in zip(*(part[side] for part in parts if side in part)))
+                for side in set().union(*parts)}
 
     def extract_output(self, sums):
         """The arrays of `image_input.Pixels`, and of how many pictures they are."""
-        count, total, products = sums
-        pixels = max(1, count) * SIDE * SIDE
-        mean = total.sum((0, 1)) / pixels
-        return {'mean_image': (total / max(1, count)).astype(np.float32), 'mean_rgb': mean,
-                'covariance': products / pixels - np.outer(mean, mean), 'count': np.int64(count)}
+        count = sum(number for number, _, _ in sums.values())
+        image, rgb, products = np.zeros([SIDE, SIDE, 3]), np.zeros(3), np.zeros([3, 3])
+        for side, (number, total, product) in sorted(sums.items()):
+            mean = total / number
+            image += number / count * (mean if side == SIDE else image_input.central_square(tf.constant(mean)).numpy())
+            rgb += total.sum((0, 1)) / side ** 2 / count
+            products += product / side ** 2 / count
+        return {'mean_image': image.astype(np.float32), 'mean_rgb': rgb, 'covariance': products - np.outer(rgb, rgb),
+                'count': np.int64(count)}
 
 
 class MergedSums(PixelSums):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import image_input
-from data_prep.image_input import SIDE
+from data_prep.image_input import SIDE, SMALL
 
 QUALITY = 95  # of what is encoded here
 MAX_PIXELS = 100_000_000  # of what is decoded, if nothing else is said
@@ -132,6 +132,8 @@ def _central_square(pixels: tf.Tensor) -> tf.Tensor:
 
 def _middle(pixels: np.ndarray) -> np.ndarray:
     height, width, _ = pixels.shape
+    if height == width <= SMALL:
+        return pixels
     if min(height, width) != SIDE:
         return _central_square(pixels).numpy()
     top, left = (height - SIDE) // 2, (width - SIDE) // 2  # nothing is resampled then, so this is the same

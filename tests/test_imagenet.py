@@ -513,41 +513,60 @@ def test_files_tell_what_was_added(config, tmp_path):
 def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypatch):
     """Mean image, mean RGB and covariance are those of the training pictures' middles; each was decoded once."""
     write_files(tmp_path / 'train', {f'{WNIDS[1]}/large.png': picture(71, 'PNG', size=(300, 411)),
+                                     f'{WNIDS[0]}/square.png': picture(73, 'PNG', size=(32, 32)),
                                      f'{WNIDS[1]}/dead.jpg': b'', f'{WNIDS[2]}/grey.jpg': picture(72, 'JPEG', 'L')})
     decoded = collections.Counter()
     decode = image_input.decoded
     monkeypatch.setattr(image_input, 'decoded', lambda data: decoded.update([data]) or decode(data))
     prepare(config(max_dead_letters=0.1, resize=resize), tmp_path / 'out')
-    assert len(decoded) == 24 + 6 + 2 and set(decoded.values()) == {1, 2}
-    assert sum(decoded.values()) == 24 + 6 + 6 + 2  # validation and test are the same files here
-    middles = []
+    assert len(decoded) == 24 + 6 + 3 and set(decoded.values()) == {1, 2}
+    assert sum(decoded.values()) == 24 + 6 + 6 + 3  # validation and test are the same files here
+    middles, pixels = [], []
     for path in sorted((tmp_path / 'train').rglob('*')):
         if path.is_file() and path.stat().st_size:
-            pixels = decode(path.read_bytes())
+            levels = decode(path.read_bytes())
             if resize:
-                pixels = tf.cast(tf.round(image_input.rescale(pixels, resize)), tf.uint8)
-            middles.append(np.round(image_input.central_square(pixels).numpy()))
-    middles = np.array(middles, np.float64)
+                levels = tf.cast(tf.round(image_input.rescale(levels, resize)), tf.uint8)
+            square = image_input.central_square(levels).numpy()
+            if levels.shape[0] == levels.shape[1]:  # is counted as it is
+                middles.append(square)
+                pixels.append(np.reshape(levels, [-1, 3]).astype(np.float64))
+            else:
+                middles.append(np.round(square))
+                pixels.append(np.round(square).reshape(-1, 3).astype(np.float64))
+    assert {len(square) for square in pixels} == {(resize or 32) ** 2, 256 ** 2}
     arrays = np.load(tmp_path / 'out' / 'pixels.npz')
-    assert arrays['count'] == len(middles) == 26
+    assert arrays['count'] == len(middles) == 27
     assert arrays['mean_image'].dtype == np.float32
-    np.testing.assert_array_equal(arrays['mean_image'], middles.mean(0).astype(np.float32))
-    np.testing.assert_allclose(arrays['mean_rgb'], middles.mean((0, 1, 2)), rtol=1e-12)
-    np.testing.assert_allclose(arrays['covariance'], np.cov(middles.reshape(-1, 3).T, bias=True), rtol=1e-9)
+    np.testing.assert_allclose(arrays['mean_image'], np.mean(middles, 0), atol=1e-3)
+    mean = np.mean([square.mean(0) for square in pixels], 0)
+    np.testing.assert_allclose(arrays['mean_rgb'], mean, rtol=1e-12)
+    products = np.mean([square.T @ square / len(square) for square in pixels], 0)
+    np.testing.assert_allclose(arrays['covariance'], products - np.outer(mean, mean), rtol=1e-9)
 
 
 def test_sums_do_not_depend_on_how_pictures_are_put_together():
-    squares = np.random.default_rng(0).integers(0, 256, (7, 256, 256, 3), np.uint8)
-    adder = image_shards.PixelSums()
+    draw = np.random.default_rng(0)
+    squares = [draw.integers(0, 256, (side, side, 3), np.uint8) for side in (256, 31, 32, 256, 31, 256, 256)]
+    adder, merger = image_shards.PixelSums(), image_shards.MergedSums()
 
     def added(some):
         return functools.reduce(adder.add_input, some, adder.create_accumulator())
-    whole, parts = added(squares), [added(part) for part in np.split(squares, [1, 3])]
-    again = adder.merge_accumulators(parts[::-1])
-    for one, other in zip(whole, again):
-        np.testing.assert_array_equal(one, other)
-    merger = image_shards.MergedSums()
-    assert merger.add_input(merger.create_accumulator(), again)[0] == 7
+    parts = [added(part) for part in (squares[:1], squares[1:3], squares[3:])]
+    one = adder.extract_output(added(squares))
+    other = merger.extract_output(functools.reduce(merger.add_input, parts[::-1], merger.create_accumulator()))
+    assert one['count'] == other['count'] == 7
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name])
+    assert merger.extract_output({})['count'] == 0
+
+
+def test_covariance_is_numpys_of_pictures_of_one_size():
+    for side in (64, 31):  # an odd number of pixels, too
+        squares = np.random.default_rng(side).integers(0, 256, (5, side, side, 3), np.uint8)
+        adder = image_shards.PixelSums()
+        found = adder.extract_output(functools.reduce(adder.add_input, squares, adder.create_accumulator()))
+        np.testing.assert_allclose(found['covariance'], np.cov(squares.reshape(-1, 3).T, bias=True), rtol=1e-9)
 
 
 @pytest.fixture(scope='module')

@@ -109,6 +109,16 @@ def test_what_graphs_make_is_what_each_operation_makes_on_its_own(shape, options
     np.testing.assert_array_equal(picture.square, tf.round(images.image_input.central_square(levels)))
 
 
+def test_a_small_square_is_its_own_middle():
+    """So that data sets of them take a third of the time; enlarged, the mean is that of the enlarged."""
+    levels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
+    for picture in levels:
+        assert images._middle(picture) is picture
+    large = np.mean([images.image_input.central_square(tf.constant(picture)) for picture in levels], 0)
+    np.testing.assert_allclose(images.image_input.central_square(tf.constant(levels.mean(0))), large, atol=1e-3)
+    assert images._middle(np.zeros([65, 65, 3], np.uint8)).shape == (256, 256, 3)
+
+
 @pytest.mark.parametrize('data', [b'', b'\xff', b'\xff\xda', b'\xff\xff\xda\xda\xff\xda\xff',
                                   encoded(progressive=True)])
 def test_scans_are_counted_wherever_they_seem_to_begin(data):
