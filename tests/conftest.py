@@ -118,7 +118,7 @@ def command(*args: str, cwd=None, **kwargs) -> subprocess.CompletedProcess:
     """Runs `python -m …` in a process of its own."""
     environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'CUDA_VISIBLE_DEVICES': ''}
     return subprocess.run([sys.executable, '-m', *args], cwd=cwd, env=environment, capture_output=True, text=True,
-                          timeout=300, **kwargs)
+                          timeout=900, **kwargs)
 
 
 def renumber() -> None:
