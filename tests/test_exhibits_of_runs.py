@@ -61,6 +61,7 @@ def test_differences_by_slice_are_those_of_the_evaluations(made):
     _, _, table = made
     digits = [table[f'prelu, d{digit}']['less'][0] for digit in range(10)]
     assert all(-1 <= less <= 1 for less in digits) and len({*digits}) > 1
+    assert table['prelu']['top1_error less in, %'] == [10 * sum(less > 0 for less in digits)]
 
 
 def test_variances_are_of_the_settings_own_rules(made):

@@ -11,6 +11,9 @@ def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x
          percent: bool = False) -> Exhibit:
     """A figure a measure, a line a run; and rows `<setting>, <slice>`.
 
+    Where values are taken away from another setting's, a row `<setting>` with the part of slices in which less is
+    left, `<metric> less in, %`.
+
     Args:
       measures: column -> the metric's name in the evaluation; one that was not evaluated is left out.
       order: the slices; left out, all of them, in ascending order of each run's values.
@@ -27,6 +30,9 @@ def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x
         if minus:
             found = {(setting, seed): {name: found[minus, seed][name] - value for name, value in each.items()}
                      for (setting, seed), each in found.items() if setting != minus}
+            for run, each in found.items():
+                less = [value > 0 for value in each.values()]
+                values.setdefault(run, {})[f'{metric} less in, %'] = 100 * float(np.mean(less)) if less else np.nan
         for (setting, seed), each in found.items():
             for name, value in each.items():
                 values.setdefault((f'{setting}, {name}', seed), {})[column] = value
