@@ -81,7 +81,8 @@ class Config(rules.Descent):
 
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
     `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare. `weights:
-    normal` draws from N(0, deviation^2), as section 5; `glorot` lets narrow nets learn.
+    normal` draws from N(0, deviation^2) and sets some biases to 1, as section 5; `glorot` is Glorot & Bengio's 2010,
+    with biases of 0: with those of 1, half this net was at chance for twenty classes after 400 steps at 0.002 to 0.03.
     """
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
@@ -154,13 +155,14 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     """Every layer that has weights or draws, by name."""
     c, net, made = config, config.net, []
     assert c.classes
+    one = float(c.weights == 'normal')
 
     def weights(deviation: float | None = None):
         if c.weights == 'glorot':
             return initializers.glorot()
         return initializers.fixed(c.deviation if deviation is None else deviation)
     for name, each in net.convolutions.items():
-        kernels, bias = even(each.kernels, c.width), keras.initializers.Constant(each.bias)
+        kernels, bias = even(each.kernels, c.width), keras.initializers.Constant(each.bias * one)
         if each.apart and c.towers == 2:
             made.append(Towers(kernels, each.size, c.activation, weights(each.deviation), bias, name))
         else:
@@ -172,7 +174,7 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
                  for name, each in net.local.items()]
         made.append(keras.layers.Dense(c.classes, kernel_initializer=weights(), name='fc5'))
     else:
-        made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights, bias=1.0, activation=c.activation)
+        made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights, bias=one, activation=c.activation)
     return {layer.name: layer for layer in made}
 
 

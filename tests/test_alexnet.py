@@ -214,6 +214,12 @@ def test_weights_begin_as_section_5_says():
         assert np.std(made[name].kernel) == pytest.approx(0.01, rel=0.05)
         ones = name in ('conv2', 'conv4', 'conv5', 'fc6', 'fc7')
         np.testing.assert_array_equal(made[name].bias, np.full(made[name].bias.shape, float(ones)))
+    glorot = alexnet.build(dataclasses.replace(config, weights='glorot'))['classifier']
+    for name in (*config.net.convolutions, 'fc6', 'fc7', 'fc8'):
+        kernel, bias = glorot.get_layer(name).kernel, glorot.get_layer(name).bias
+        places = np.prod(kernel.shape[:-2])
+        assert np.std(kernel) == pytest.approx((2 / places / sum(kernel.shape[-2:])) ** 0.5, rel=0.05), name
+        np.testing.assert_array_equal(bias, np.zeros(bias.shape))
 
 
 def test_dropout_follows_relu_in_training_only():
