@@ -269,11 +269,16 @@ def test_what_each_input_reaches(nets):
 
 
 def test_rows_of_a_batch_do_not_see_each_other(nets):
+    """What is beside it changes nothing. A batch of one is another matter: its kernels round otherwise, which 24
+    normalisations take to 3e-3 on some machines."""
     given = maps(2)
-    together = nets['paper'](given)
+    together = nets['paper'](given).numpy()
     for row in range(2):
-        alone = nets['paper']({name: value if name == 'seed' else value[row:row + 1] for name, value in given.items()})
-        np.testing.assert_allclose(together[row:row + 1], alone, atol=1e-3)  # 6e-4 by AVX2's kernels, else 1e-4
+        here = tf.reshape(tf.range(2) == row, [2, 1, 1, 1])
+        other = {name: value if name == 'seed' else tf.where(here, value, 1 - value) for name, value in given.items()}
+        beside_another = nets['paper'](other).numpy()
+        np.testing.assert_allclose(beside_another[row], together[row], atol=1e-4)
+        assert np.abs(beside_another[1 - row] - together[1 - row]).mean() > 0.01
 
 
 def test_xla_paints_the_same(nets):
