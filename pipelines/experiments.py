@@ -25,13 +25,14 @@ SCALES = ('small', 'paper')
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """How large an experiment is made: a shipped configuration, what of it is overridden in every run (`{data}` is what
-    --data names), the seeds of every setting, its stages if they are not the experiment's, and how long all of it
-    takes."""
+    --data names), the seeds of every setting, its stages if they are not the experiment's, how long all of it takes,
+    and what difference of a measure may be due to `chance`, to which of so few things were drawn for the test."""
     config: str
     set: list[str] = dataclasses.field(default_factory=list)
     seeds: list[int] = dataclasses.field(default_factory=lambda: [1])
     stages: list[str] | None = None
     time: str = 'unmeasured'
+    chance: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Claim:
     """A sentence of the paper that numbers can bear out.
 
     It is of one `measure`, and one of: the measure `rises` along settings; it is `at_least` or `at_most` a number for
-    some settings; the first setting's over the second's, their `ratio`, is at least or at most `reach`.
+    some settings; the first setting's over the second's, their `ratio`, is at least or at most a number.
     """
     says: str
     measure: str
@@ -119,38 +120,42 @@ class Claim:
     def settings(self) -> list[str]:
         return list(dict.fromkeys([*self.rises, *self.at_least, *self.at_most, *self.ratio]))
 
-    def judged(self, values: dict[str, list[float]]) -> Verdict:
+    def judged(self, values: dict[str, list[float]], chance: float = 0.0) -> Verdict:
         """Whether what was measured bears it out.
 
-        A claim shows if it holds whichever seed is taken of each setting, does not if it holds for none, and is not
-        clear in between.
+        A claim shows if it holds by more than `chance` whichever seed is taken of each setting, does not if it fails by
+        as much for all, and is not clear in between.
 
         Args:
           values: setting -> the measure, of every seed.
+          chance: what may be due to it, in the measure's unit.
         """
         wanted = {name: values.get(name, []) for name in self.settings}
         if lacking := [name for name, found in wanted.items() if not found or any(map(math.isnan, found))]:
             return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} is not known')
-        kept = [self._holds(dict(zip(wanted, seeds))) for seeds in itertools.product(*wanted.values())]
-        word = 'shows' if all(kept) else 'not clear' if any(kept) else 'does not show'
+        drawn = [dict(zip(wanted, seeds)) for seeds in itertools.product(*wanted.values())]
+        word = ('shows' if all(self._holds(values, chance) for values in drawn) else
+                'not clear' if any(self._holds(values, -chance) for values in drawn) else 'does not show')
         said = {name: spread(found) for name, found in wanted.items()}
         why = '; '.join(f'{name} {mean}' + (f' ({least_to_most})' if least_to_most else '')
                         for name, (mean, least_to_most) in said.items())
         if self.ratio:
             over, under = (sum(wanted[name]) / len(wanted[name]) for name in self.ratio)
             why += f': a ratio of {number(over / under if under else math.nan)}'
+        if chance:
+            why += f'; {number(chance)} may be chance'
         return Verdict(word, f'{self.measure}: {why}')
 
-    def _holds(self, value: dict[str, float]) -> bool:
-        """For a value of every setting."""
+    def _holds(self, value: dict[str, float], margin: float) -> bool:
+        """For a value of every setting, with so much to spare."""
         rising = [value[name] for name in self.rises]
-        holds = (all(less < more for less, more in zip(rising, rising[1:]))
-                 and all(value[name] >= bound for name, bound in self.at_least.items())
-                 and all(value[name] <= bound for name, bound in self.at_most.items()))
+        holds = (all(less + margin < more for less, more in zip(rising, rising[1:]))
+                 and all(value[name] >= bound + margin for name, bound in self.at_least.items())
+                 and all(value[name] <= bound - margin for name, bound in self.at_most.items()))
         if self.ratio:
             over, under = (value[name] for name in self.ratio)
             low, high = (-math.inf if self.least is None else self.least, math.inf if self.most is None else self.most)
-            holds = holds and low * under <= over <= high * under
+            holds = holds and low * under + margin <= over <= high * under - margin
         return holds
 
 
@@ -275,6 +280,9 @@ def _complete(experiment: Experiment) -> None:
                 raise ValueError(f'{name!r} names {other!r}, which is no setting above it')
         above.append(name)
     drawn = bool(experiment.exhibits)  # an exhibit may bring rows and columns of its own
+    if lost := {each for scale in experiment.scales.values() for each in scale.chance} - {
+            claim.measure for claim in experiment.claims}:
+        raise ValueError(f'chance is of {min(lost)!r}, of which nothing is claimed')
     for claim in experiment.claims:
         if claim.measure not in experiment.measures and not drawn:
             raise ValueError(f'{claim.says!r} is of {claim.measure!r}, which nothing measures')

@@ -110,8 +110,8 @@ def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, s
             if theirs.get(key) != ours.get(key) and key not in ('name', 'seed')]
 
 
-def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], seconds: float) -> dict:
-    """The page and found.json. Returns what the latter holds."""
+def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], started: float) -> dict:
+    """The page and found.json, of what was `started` at a moment of the clock. Returns what the latter holds."""
     from data_prep import records
     from pipelines import experiments, report
     os.makedirs(out, exist_ok=True)
@@ -119,18 +119,20 @@ def write(experiment, scale: str, found: list, data: str, out: str, overrides: l
     shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
              for each in experiment.exhibits]
     table = measured(experiment, found, shown)
-    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()}))
-                for claim in experiment.claims]
+    chance = experiment.scales[scale].chance
+    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()},
+                                     chance.get(claim.measure, 0.0))) for claim in experiment.claims]
     facts = {
         'item': experiment.name, 'scale': scale, 'seeds': sorted({run.seed for run in found if run.stages}),
-        'table': table, 'minutes': round(seconds / 60, 1),
+        'table': table, 'minutes': round((time.monotonic() - started) / 60, 1),
         'verdicts': [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts],
         'commands': [run.pipeline.command(stage.name_of(name, run.pipeline.config))
                      for run in found for name in run.stages]}
     columns = list(dict.fromkeys(column for rows in (table, experiment.paper) for row in rows.values()
                                  for column in row))
+    rows = dict.fromkeys([*(row for row, found in table.items() if found), *experiment.paper])
     page = report.environment().get_template('reproduction.html.j2').render(
-        experiment=experiment, columns=columns, rows=dict.fromkeys([*table, *experiment.paper]), claims=verdicts,
+        experiment=experiment, columns=columns, rows=rows, claims=verdicts,
         figures=[figure for exhibit in shown for figure in exhibit.figures], facts=facts,
         differing=differing(experiment, scale, overrides), number=experiments.number, spread=experiments.spread)
     records.write_atomically(os.path.join(out, 'page.html'), page.encode())
@@ -198,7 +200,7 @@ def reproduce(args: argparse.Namespace) -> dict[str, Any]:
     found = runs(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
                  os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
     out = os.path.join(args.out, experiment.name)
-    facts = write(experiment, args.scale, found, args.data, out, args.overrides, time.monotonic() - started)
+    facts = write(experiment, args.scale, found, args.data, out, args.overrides, started)
     for each in facts['verdicts']:
         print(f'{each["claim"]} {each["verdict"]}. {each["why"]}.', flush=True)
     print(os.path.join(out, 'page.html'))

@@ -43,6 +43,22 @@ def test_a_verdict_follows_from_every_seed(bounds, values, word):
     assert verdict.why.startswith('error')
 
 
+@pytest.mark.parametrize('bounds, values, chance, word', [
+    (dict(rises=['a', 'b']), {'a': [1], 'b': [3.5]}, 2, 'shows'),
+    (dict(rises=['a', 'b']), {'a': [1], 'b': [2.5]}, 2, 'not clear'),
+    (dict(rises=['a', 'b']), {'a': [3], 'b': [3]}, 2, 'not clear'),
+    (dict(rises=['a', 'b']), {'a': [3.5], 'b': [1]}, 2, 'does not show'),
+    (dict(at_least={'a': 2}), {'a': [2.5, 3.5]}, 1, 'not clear'),
+    (dict(at_most={'a': 2}), {'a': [3.5]}, 1, 'does not show'),
+    (dict(ratio=['a', 'b'], least=2), {'a': [6.5], 'b': [3]}, 1, 'not clear'),
+    (dict(ratio=['a', 'b'], least=2), {'a': [7.5], 'b': [3]}, 1, 'shows'),
+])
+def test_what_may_be_chance_is_not_clear(bounds, values, chance, word):
+    verdict = claim(**bounds).judged(values, chance)
+    assert verdict.word == word
+    assert verdict.why.endswith(f'; {chance} may be chance')
+
+
 def test_a_ratio_is_said():
     assert claim(ratio=['tanh', 'relu'], least=2).judged({'tanh': [600], 'relu': [100]}).why.endswith('a ratio of 6')
 
