@@ -280,9 +280,10 @@ def _complete(experiment: Experiment) -> None:
                 raise ValueError(f'{name!r} names {other!r}, which is no setting above it')
         above.append(name)
     drawn = bool(experiment.exhibits)  # an exhibit may bring rows and columns of its own
-    if lost := {each for scale in experiment.scales.values() for each in scale.chance} - {
-            claim.measure for claim in experiment.claims}:
-        raise ValueError(f'chance is of {min(lost)!r}, of which nothing is claimed')
+    claimed = {claim.measure for claim in experiment.claims}
+    for measure in (each for scale in experiment.scales.values() for each in scale.chance):
+        if measure not in claimed:
+            raise ValueError(f'chance is of {measure!r}, of which nothing is claimed')
     for claim in experiment.claims:
         if claim.measure not in experiment.measures and not drawn:
             raise ValueError(f'{claim.says!r} is of {claim.measure!r}, which nothing measures')
