@@ -170,10 +170,11 @@ def test_mistakes_are_sentences(tmp_path, args, words):
 
 @pytest.mark.parametrize('name', experiments.names())
 def test_every_item_is_of_exhibits_and_configurations_that_load(name):
-    """At every scale, with data and other settings' runs named by some path."""
+    """At every scale, with data and other settings' runs named by some path; and it says how long that takes."""
     item = experiments.load(name)
     assert all(experiments.drawer(exhibit) for exhibit in item.exhibits)
     for scale, chosen in item.scales.items():
+        assert chosen.time != 'unmeasured', scale
         for setting in item.settings.values():
             keys = [experiments.REFERENCE.sub('run', key.replace('{data}', 'data'))
                     for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
