@@ -54,7 +54,8 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
       cache: nest of [B, ...] tensors; with `pack` it may grow from step to step.
       max_length: [B], tokens at most, the end symbol included.
       T: the longest of them that can occur, static under XLA.
-      pack: sentences that are done leave when they are half of those left. Shapes change then, which XLA cannot have.
+      pack: sentences that are done leave when they are a quarter of those left (half took 6% longer, an eighth 1%).
+        Shapes change then, which XLA cannot have.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
@@ -79,8 +80,8 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
         return tf.size(left) > 0
 
     def go_on(left, ids, scores, *values):
-        """Until half are done; then writes them down and packs the others."""
-        state = search(_State(*values), lambda state: 2 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(left))
+        """Until a quarter are done; then writes them down and packs the others."""
+        state = search(_State(*values), lambda state: 4 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(left))
         found, score = _answers(state, alpha)
         leaving, staying = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]
         rows = tf.gather(left, leaving)[:, None]
@@ -142,10 +143,10 @@ def _best(logits, n: int):
 def _top(values, n: int):
     """`tf.math.top_k`, looking through no more than the n blocks of largest maxima.
 
-    Of 128 x 37,000 numbers the best 8 take a quarter of the time.
+    The best 8 of 512 x 37,000 numbers take 12 ms of a core in place of 100, of 512 x 4,000 numbers 4 in place of 13.
     """
     *axes, V = values.shape
-    size = next((size for size in range(max(n, math.isqrt(V)), 8 * n, -1) if V % size == 0), V)
+    size = next((size for size in range(math.isqrt(V // 2), 2 * n, -1) if V % size == 0), V)
     if size == V:
         return tf.math.top_k(values, n)
     blocks = tf.reshape(values, [*tf.unstack(tf.shape(values)[:-1]), V // size, size])

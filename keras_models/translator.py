@@ -1,4 +1,5 @@
 """A trained Transformer at work: beam search with a key/value cache, text in and text out, and batches of lines."""
+import concurrent.futures
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from tensorflow import keras
 
 from keras_models import decoding
 from keras_models.layers import by_name
-from keras_models.transformer import BOS, EOS, PAD, Config, Inference, Stacks, source_mask
+from keras_models.transformer import AT_ONCE, BOS, EOS, PAD, Config, Inference, Stacks, source_mask
 
 
 class Translator:
@@ -191,29 +192,19 @@ def predict(model, lines: Sequence[str], batch_size: int, jit: bool) -> list[dic
     """
     if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
         model.compiled = tf.function(lambda ids: model.decode_fixed(ids), jit_compile=True)
-    decode = model.compiled if jit else model.decode
+    at_once = 1 if jit or tf.config.list_physical_devices('GPU') else AT_ONCE
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
     todo: list[tuple[int, tuple[int, ...], str]] = [
         (number, (), line) for number, line in enumerate(lines) if line.strip()]
-    while todo:
-        todo.sort(key=lambda item: len(item[2]))
-        longer = []
-        for start in range(0, len(todo), batch_size):
-            batch = todo[start:start + batch_size]
-            encoded = model.encode(tf.constant([line for _, _, line in batch]))
-            ids = encoded['ids'].numpy()
-            rows = []
-            for row, ((number, part, line), cut) in enumerate(zip(batch, encoded['truncated'].numpy())):
-                if cut and len(line) > 1:
-                    left, right = _halves(line)
-                    longer += [(number, (*part, 0), left), (number, (*part, 1), right)]
-                elif ids[row, 0] != EOS:  # else nothing the model can see is in it
-                    rows.append(row)
-            if rows:
-                fits, ids = [batch[row] for row in rows], tf.constant(ids[rows])
-                done += _answers(model, fits, decode(_pad(ids, batch_size) if jit else ids))
-        todo = longer
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        while todo:
+            todo.sort(key=lambda item: len(item[2]), reverse=True)  # in the end none waits long for another
+            batches = [todo[start:start + batch_size] for start in range(0, len(todo), batch_size)]
+            todo = []
+            for found, halves in pool.map(lambda batch: _asked(model, batch, batch_size if jit else None), batches):
+                done += found
+                todo += halves
     for number, _, text, score, said in sorted(done, key=lambda item: item[:2]):
         result = results[number]
         result['answers'] = [f'{result["answers"][0]} {text}'.strip()]
@@ -222,6 +213,28 @@ def predict(model, lines: Sequence[str], batch_size: int, jit: bool) -> list[dic
         for key, value in said.items():
             result[key] = result.get(key, True) and value
     return results
+
+
+def _asked(model, batch: list[tuple], rows: int | None) -> tuple[list[tuple], list[tuple]]:
+    """What is answered to a batch of (number, part, line), see `_answers`; and the halves of lines that are too long.
+
+    Args:
+      rows: of which compiled decoding is given as many, if they are not few; None if it is not to be compiled.
+    """
+    encoded = model.encode(tf.constant([line for _, _, line in batch]))
+    ids = encoded['ids'].numpy()
+    kept, halves = [], []
+    for row, ((number, part, line), cut) in enumerate(zip(batch, encoded['truncated'].numpy())):
+        if cut and len(line) > 1:
+            left, right = _halves(line)
+            halves += [(number, (*part, 0), left), (number, (*part, 1), right)]
+        elif ids[row, 0] != EOS:  # else nothing the model can see is in it
+            kept.append(row)
+    if not kept:
+        return [], halves
+    ids = tf.constant(ids[kept])
+    decoded = model.decode(ids) if rows is None else model.compiled(_pad(ids, rows))
+    return _answers(model, [batch[row] for row in kept], decoded), halves
 
 
 def _answers(model, asked: list[tuple], decoded: dict) -> list[tuple]:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import types
 
 from data_prep import UserError
 from pipelines import stage
@@ -30,7 +31,7 @@ def load(path: str):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
 
-    from pipelines import artifacts
+    from pipelines import artifacts, strategy
     if not tf.io.gfile.exists(path):
         raise UserError(f'--model {path}: there is no such folder.')
     if not tf.io.gfile.exists(os.path.join(path, 'saved_model.pb')):
@@ -41,9 +42,11 @@ def load(path: str):
         path = versions[-1]
     check_hashes(path)
     try:
-        model = tf.saved_model.load(path)
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
-            model.description = json.loads(file.read())
+            description = json.loads(file.read())
+        strategy.share_cores(getattr(_module(description), 'AT_ONCE', 1))
+        model = tf.saved_model.load(path)
+        model.description = description
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
                         'remove it and push again.') from error
@@ -81,12 +84,18 @@ def check_hashes(saved_model: str) -> None:
 
 def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
     """Answers of a loaded model, in order, by the batching of the system it is of, which knows a good size, too."""
-    name = model.description['model_module']
-    if not re.fullmatch(r'keras_models(\.\w+)+', name):
-        raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
+    module = _module(model.description)
     compiled = jit or model.description['config']['export']['jit']
     size = {'batch_size': batch_size} if batch_size else {}
-    return importlib.import_module(name).predict(model, inputs, **size, jit=compiled)
+    return module.predict(model, inputs, **size, jit=compiled)
+
+
+def _module(description: dict) -> types.ModuleType:
+    """The system a model is of."""
+    name = description['model_module']
+    if not re.fullmatch(r'keras_models(\.\w+)+', name):
+        raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
+    return importlib.import_module(name)
 
 
 def main(argv=None) -> None:

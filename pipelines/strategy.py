@@ -69,6 +69,13 @@ def one_by_one() -> None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
+def share_cores(parts: int) -> None:
+    """Gives each operation its part of a CPU's cores, where so many things are computed at once, unless devices are in
+    use already."""
+    if parts > 1 and not _started():
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // parts))
+
+
 def two_logical_cpus() -> None:
     """Splits the CPU in two, unless devices are in use already (tests split it before that)."""
     if len(tf.config.list_logical_devices('CPU') if _started() else []) == 2:

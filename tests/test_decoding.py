@@ -154,7 +154,7 @@ def test_the_loop_ends_when_all_sentences_are_done():
     assert int(steps) == 1
 
 
-@pytest.mark.parametrize('V, n', [(37_000, 8), (360, 8), (360, 2), (37, 8), (64, 8), (9, 8)])
+@pytest.mark.parametrize('V, n', [(37_000, 8), (8_000, 8), (360, 8), (360, 2), (37, 8), (64, 8), (9, 8)])
 @pytest.mark.parametrize('levels', [3, 10_000])
 def test_the_best_are_found_in_blocks(V, n, levels):
     """As `tf.math.top_k` has them: of equals, of which there are many on 3 levels, those of the lowest ids first."""

@@ -11,7 +11,7 @@ import sacrebleu
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
 
-from conftest import WORDS, command
+from conftest import ROOT, WORDS, command
 from data_prep import UserError, records, wmt
 from keras_models import translator
 from pipelines import checkpoints, config, evaluate, infra_validate, metrics, predict, stage
@@ -119,12 +119,25 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
         bytes_list=tf.train.BytesList(value=[line.encode()]))})).SerializeToString() for line in source]
     by_example = model.signatures['tf_examples'](examples=tf.constant(serialized))
     batched = predict.run(model, source)
+    several = predict.run(model, source, batch_size=3)  # some of them decoded at once
     compiled = predict.run(model, source, jit=True)
     for key in ('text', 'score', 'truncated'):
         np.testing.assert_array_equal(direct[key], by_example[key])
-    for results in (batched, compiled):
+    for results in (batched, several, compiled):
         assert [result['answers'][0].encode() for result in results] == direct['text'].numpy().tolist()
         np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
+
+
+def test_a_model_is_loaded_with_the_cores_divided_between_batches(pipeline):
+    code = """import sys, tensorflow as tf
+from pipelines import predict
+predict.load(sys.argv[1])
+print(tf.config.threading.get_intra_op_parallelism_threads())"""
+    done = subprocess.run([sys.executable, '-c', code, f'{pipeline.outputs("export")["model"].uri}/Format-Serving'],
+                          capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    cores = os.cpu_count() or 1
+    assert int(done.stdout) == (cores // min(4, cores) if cores > 1 else 0)  # 0: all, as TensorFlow has it
 
 
 def test_reloaded_equals_in_memory(model, pipeline):
