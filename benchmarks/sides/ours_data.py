@@ -137,7 +137,9 @@ def jpeg_decoding(pictures: str, rows: int) -> side.Work:
     drawn = [batches[step][1] for step in range(PASSES * batches.steps_per_epoch)]
     ids = np.concatenate(drawn)
     places = np.concatenate([step * rows + np.arange(len(part)) for step, part in enumerate(drawn)])
-    given = tf.data.Dataset.from_tensor_slices((ids, windows(sizes[ids], places)))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # as in `input_pipeline`, whose end would wait for it, too
+    given = tf.data.Dataset.from_tensor_slices((ids, windows(sizes[ids], places))).with_options(options)
 
     def decoded(measure):
         return given.map(lambda number, window: measure(tf.io.decode_and_crop_jpeg(
