@@ -14,7 +14,6 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 _INK, _FAINT = '#000001', '#000002'
 _SERIES = ('#000003', '#000004', '#000005', '#000006', '#000007', '#000008')
 _WIDTH, _HEIGHT, _ROW = 3.7, 2.5, 0.2  # inches of a figure, and of a name below it
-_INSIDE = 3  # so many names have room among the lines; more stand below
 _VARIABLES = {_INK: 'var(--muted)', _FAINT: 'var(--line)',
               **{colour: f'var(--series-{i})' for i, colour in enumerate(_SERIES, 1)}}
 # For files of their own, which follow no page: those of `templates/report.css` by day.
@@ -46,8 +45,7 @@ def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str,
       An <svg> element.
     """
     def draw():
-        below = len(series) > _INSIDE
-        figure, axes = _figure(title, _HEIGHT + _ROW * len(series) * below)
+        figure, axes = _figure(title, _HEIGHT + _ROW * len(series))
         parts = list(dict.fromkeys(part for part, _ in series))
         for number, ((part, side), points) in enumerate(series.items()):
             steps, values = zip(*points)
@@ -66,10 +64,7 @@ def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str,
             axes.yaxis.set_major_formatter('{x:g}')
         elif max(abs(value) for points in series.values() for _, value in points) >= 10_000:
             axes.yaxis.set_major_formatter(EngFormatter(sep=''))
-        if below:
-            figure.legend(loc='outside lower left')
-        else:
-            axes.legend(loc='best')
+        figure.legend(loc='outside lower left')  # among the lines it would hide some
         return figure
     return drawn(draw, title, png)
 
