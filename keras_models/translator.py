@@ -192,7 +192,7 @@ def predict(model, lines: Sequence[str], batch_size: int, jit: bool) -> list[dic
     """
     if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
         model.compiled = tf.function(lambda ids: model.decode_fixed(ids), jit_compile=True)
-    at_once = 1 if jit or tf.config.list_physical_devices('GPU') else AT_ONCE
+    at_once = 1 if tf.config.list_physical_devices('GPU') else AT_ONCE
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
     todo: list[tuple[int, tuple[int, ...], str]] = [

@@ -70,9 +70,9 @@ def one_by_one() -> None:
 
 
 def share_cores(parts: int) -> None:
-    """Gives each operation its part of a CPU's cores, where so many things are computed at once, unless devices are in
-    use already."""
-    if parts > 1 and not _started():
+    """Gives each operation its part of the cores of a machine without GPU, where so many things are computed at once;
+    unless devices are in use already."""
+    if parts > 1 and not _started() and not tf.config.list_physical_devices('GPU'):
         tf.config.threading.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // parts))
 
 
