@@ -100,11 +100,10 @@ def measured(name: str, rows: int, number: int, keys: list[str]) -> dict:
 
 
 def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) -> dict:
-    """The most rows whose peak is within `limit`; `small` is a number of rows and their peak."""
-    rows, peak = small
-
+    """The most rows whose peak, and MORE, is within `limit`; `small` is a number of rows and their peak."""
     def of(some):
         return measured(name, some, 1, keys)['peak'] * (1 + MORE)
+    rows, peak = small[0], small[1] * (1 + MORE)
     a_row = (of(2 * rows) - peak) / rows
     most = int((limit - peak) / a_row) + rows
     while (found := of(most)) > limit:
