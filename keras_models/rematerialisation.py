@@ -4,6 +4,7 @@ Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost": the net is cu
 one to a later one is kept, and a segment's activations come back when its gradients are due. Where to cut is read from
 the functional graph, so no model says anything of it.
 """
+import contextlib
 import contextvars
 import itertools
 import math
@@ -72,8 +73,19 @@ class Rematerialised:
 
 
 def repeating() -> bool:
-    """Whether what is being called was called before in this pass: layers with a state of their own then leave it."""
+    """Whether what is being called was called before in this step: power iterations then stay where they are."""
     return _repeating.get()
+
+
+@contextlib.contextmanager
+def repeat(again: bool):
+    """If `again`, what is called in here was called before in this step: for other rows, or for the values and not yet
+    for the gradients."""
+    before = _repeating.set(again or _repeating.get())
+    try:
+        yield
+    finally:
+        _repeating.reset(before)
 
 
 def _call(segment: keras.Model, values: list, training: bool, again: bool) -> list:
@@ -82,11 +94,8 @@ def _call(segment: keras.Model, values: list, training: bool, again: bool) -> li
     learned, given = ([n for n, each in enumerate(some) if each.dtype.is_floating] for some in (values, outputs))
 
     def call(values, repeated):
-        before = _repeating.set(repeated)
-        try:
+        with repeat(repeated):
             return tf.nest.flatten(segment(values, training=training))
-        finally:
-            _repeating.reset(before)
     if not (again and given):
         return call(values, False)
 

@@ -32,10 +32,11 @@ class TrainConfig:
     """`jit: auto` compiles with XLA on GPU and TPU, and on a CPU what was measured to be faster (`pipelines/jit.py`).
     `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and updates in float32. With
     `gradient_accumulation_steps` a batch is taken in so many parts and its summed gradients applied once: the same
-    update in less memory. So is that of `rematerialise`, which computes most of the forward pass again for the backward
-    pass instead of keeping it. `dense_layers: one_device` keeps those of an image net on the first of several devices
-    (`pipelines/hybrid.py`). `init_from` names weights to start from: a checkpoint, a ModelRun, an exported model or the
-    folder of its pushed versions; of a list each gives the networks it holds.
+    update in less memory, but for batch normalisation, which knows a part only. The same is that of `rematerialise`,
+    which computes most of the forward pass again for the backward pass instead of keeping it. `dense_layers:
+    one_device` keeps those of an image net on the first of several devices (`pipelines/hybrid.py`). `init_from` names
+    weights to start from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; of a list
+    each gives the networks it holds.
     """
     steps: int = 100000
     init_from: str | list[str] = ''

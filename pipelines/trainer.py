@@ -159,7 +159,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @tf.function(autograph=False)
     def _evaluate(self, batch):
-        def evaluate(part, _):
+        def evaluate(part, *_):
             losses, metrics = self.model.loss_fn(self._asked, part, tf.zeros([2], tf.int32), False, self.config.model)
             return {f'loss/{name}': value for name, value in losses.items()} | metrics
         return self._reduce(self.strategy.run(lambda batch: self._in_parts(evaluate, batch), [batch]))
@@ -183,7 +183,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
         parts = self.config.train.gradient_accumulation_steps
         gradients, losses, metrics = self._in_parts(
-            lambda part, i: self._compute(part, seed * [1, parts] + [0, i]), batch)
+            lambda part, i, later: self._compute(part, seed * [1, parts] + [0, i], later), batch)
         for name, optimizer in self.optimizers.items():
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
             normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
@@ -196,20 +196,22 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return {f'loss/{name}': value for name, value in losses.items()} | metrics
 
     def _in_parts(self, compute: Callable, batch: dict[str, tf.Tensor]):
-        """`compute(part, its number)` summed over the `gradient_accumulation_steps` parts of a batch's rows."""
+        """`compute(part, its number, whether it is a later one)` summed over the `gradient_accumulation_steps` parts of
+        a batch's rows."""
         n = self.config.train.gradient_accumulation_steps
         if n == 1:
-            return compute(batch, 0)
+            return compute(batch, 0, False)
         parts = {name: tf.reshape(x, [n, x.shape[0] // n, *x.shape[1:]]) for name, x in batch.items()}
 
         def add(i, sums):
-            return i + 1, tf.nest.map_structure(tf.add, sums, compute({name: x[i] for name, x in parts.items()}, i))
-        first = compute({name: x[0] for name, x in parts.items()}, 0)
+            part = {name: x[i] for name, x in parts.items()}
+            return i + 1, tf.nest.map_structure(tf.add, sums, compute(part, i, True))
+        first = compute({name: x[0] for name, x in parts.items()}, 0, False)
         return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
 
-    def _forward_backward(self, batch, seed):
-        """The losses' sums and gradients on one replica."""
-        with tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
+    def _forward_backward(self, batch, seed, later: bool):
+        """The losses' sums and gradients on one replica; of a `later` part of a batch by the weights of the first."""
+        with rematerialisation.repeat(later), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
             losses, metrics = self.model.loss_fn(self._taught, batch, seed, True, self.config.model)
         gradients = {}
         for name in self.optimizers:

@@ -131,7 +131,7 @@ def test_a_training_step_is_one_cluster_and_updates(name, learner):
     *_, batch, stage = LEARNERS[name]
     it = learner(name)
     assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
-    assert_stays_on_the_device(it._compute, batch, SEED, stage=stage)
+    assert_stays_on_the_device(it._compute, batch, SEED, False, stage=stage)
 
 
 # ---- Serving, and looking up

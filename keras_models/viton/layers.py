@@ -37,10 +37,10 @@ class Convolution(keras.layers.Layer):
     if asked.
 
     Then the kernel as a matrix W, `kernels` columns, is divided by sigma = v^T W u in every forward pass. u and v are
-    state, not parameters: in training a pass first takes a step of the power iteration, otherwise they stay, so that a
-    trained net answers alike for ever. (The wrappers of tensorflow-addons and Keras write W / sigma into the kernel.)
-    PyTorch's `weight_orig`, `weight_u`, `weight_v` are `kernel`, `u`, `v`, with v in the order of the kernel's axes:
-    height, width, maps.
+    state, not parameters: in training a step's first pass takes a step of the power iteration, otherwise they stay, so
+    that a trained net answers alike for ever. (The wrappers of tensorflow-addons and Keras write W / sigma into the
+    kernel.) PyTorch's `weight_orig`, `weight_u`, `weight_v` are `kernel`, `u`, `v`, with v in the order of the kernel's
+    axes: height, width, maps.
 
     [B, H, W, C] -> [B, ceil(H / stride), ceil(W / stride), kernels].
     """
