@@ -46,7 +46,7 @@ DRY = ['model.dropout=0', 'model.crop=224', 'model.classes=1000']
 NETS = {
     'Transformer base': Net('wmt14_en_de_base', ['model.vocab_size=37000', 'model.P_drop=0'], 'sentences', 64,
                             'pairs of 32 + 32 tokens'),
-    'Transformer big': Net('wmt14_en_de_big', ['model.vocab_size=37000', 'model.P_drop=0'], 'sentences', 64,
+    'Transformer big': Net('wmt14_en_de_big', ['model.vocab_size=37000', 'model.P_drop=0'], 'sentences', 32,
                            'pairs of 32 + 32 tokens'),
     'AlexNet': Net('alexnet_imagenet', DRY, 'pictures', 128),
     'VGG-D': Net('vgg_d_imagenet', DRY, 'pictures', 16),
@@ -104,7 +104,8 @@ def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) 
     def of(some):
         return measured(name, some, 1, keys)['peak'] * (1 + MORE)
     rows, peak = small[0], small[1] * (1 + MORE)
-    a_row = (of(2 * rows) - peak) / rows
+    other = 2 * rows if 2 * peak < limit else rows // 2
+    a_row = (of(other) - peak) / (other - rows)
     most = int((limit - peak) / a_row) + rows
     while (found := of(most)) > limit:
         most -= max(1, most // 32 if math.isinf(found) else math.ceil((found - limit) / a_row))
