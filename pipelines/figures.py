@@ -97,7 +97,7 @@ def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] 
       An <svg> element.
     """
     with matplotlib.rc_context(_STYLE):
-        figure, axes = _figure(title)
+        figure, axes = _figure(title, _HEIGHT + _ROW)
         longest = max(int(values.max()) for values in lengths.values())
         edges = bar_edges(longest)
         for label, values in lengths.items():
@@ -108,7 +108,7 @@ def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] 
         axes.set_xlim(0, max([longest, *limits]) + 1)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(EngFormatter(sep=''))
-        axes.legend(loc='best')
+        figure.legend(loc='outside lower left', ncols=len(lengths))
         return svg(figure, title)
 
 
