@@ -193,8 +193,8 @@ def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> Non
         axes.annotate(f' {ratio:.2f}', (max(ratio, most, reach), place), va='center')
     axes.axvline(1, color='#888888', linewidth=0.8, linestyle=':')
     axes.set(yticks=range(len(bars)), xlabel='our rate over the peer\'s; the black tick is what is aimed at',
-             yticklabels=[f'{work.replace("_", " ")}: {peer}' for work, peer in bars])
-    axes.invert_yaxis()
+             yticklabels=[f'{work.replace("_", " ")}: {peer}' for work, peer in bars], ylim=(len(bars) - 0.3, -0.7))
+    axes.margins(x=0.1)  # for the last number
     figure.savefig(path, dpi=120)
 
 

@@ -1,4 +1,5 @@
 """Our trainer on batches it is handed: what `python -m pipelines.train` runs a step, without data or loop."""
+import functools
 import tempfile
 from unittest import mock
 
@@ -34,14 +35,21 @@ class Trained(trainer.Trainer):
             name: x[replica.replica_id_in_sync_group::replica.num_replicas_in_sync] for name, x in batch.items()})
 
     def undropped(self, batch: dict[str, tf.Tensor], *which: str) -> tuple[float, list[float]]:
-        """The mean loss of a batch, nothing being dropped, and the norms of its gradients by the variables named."""
+        """The mean loss of a batch, nothing being dropped, and the norms of its gradients by the variables named; by
+        XLA, or in bfloat16, where `step` is."""
         variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
-        with tf.GradientTape() as tape:
-            losses, _ = self.model.loss_fn(self.nets, batch, tf.constant(SEED), False, self.config.model)
-            [(total, normaliser)] = losses.values()
-            mean = total / normaliser
-        return float(mean), [float(tf.norm(tf.convert_to_tensor(gradient)))
-                             for gradient in tape.gradient(mean, [variables[name] for name in which])]
+
+        @functools.partial(tf.function, autograph=False, jit_compile=self.compiled)
+        def learn(batch):
+            with tf.GradientTape() as tape:
+                losses, _ = self.model.loss_fn(self.nets, batch, tf.constant(SEED), False, self.config.model)
+                [(total, normaliser)] = losses.values()
+                mean = total / normaliser
+            return mean, [tf.norm(tf.convert_to_tensor(gradient))
+                          for gradient in tape.gradient(mean, [variables[name] for name in which])]
+        with precision.rewriting(self.config.train.precision, self.whole):
+            mean, norms = learn(batch)
+        return float(mean), [float(norm) for norm in norms]
 
     def step(self, batch) -> float:
         """Updates the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
