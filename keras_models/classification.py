@@ -223,7 +223,10 @@ class Classifier(Served):
         """Encoded pictures [n], their shorter sides `scale` -> the last hidden layer's activations, averaged over all
         places and over mirror images unless `inference.flips` is false, [n, D]; of this net, none fused."""
         crop = self._net.crop
-        tf.debugging.assert_greater_equal(scale, crop, f'a picture so small has no room for a crop of {crop}')
+        roomy = tf.debugging.assert_greater_equal(scale, crop,
+                                                  f'a picture so small has no room for a crop of {crop}')
+        with tf.control_dependencies([roomy]):  # else a kernel may be the first to complain, of its shapes
+            scale = tf.identity(scale)
         return views.features(self._net, image, lambda each: self._assets.picture(each, scale), self._inference.flips)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
