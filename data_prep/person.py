@@ -123,7 +123,10 @@ def parse_map(encoded: tf.Tensor) -> tf.Tensor:
     Raises:
       InvalidArgumentError: it is no PNG, or damaged.
     """
-    tf.debugging.assert_equal(tf.strings.substr(encoded, 0, len(PNG)) == PNG, True, 'a parse map must be a PNG file')
+    is_png = tf.debugging.assert_equal(tf.strings.substr(encoded, 0, len(PNG)) == PNG, True,
+                                       'a parse map must be a PNG file')
+    with tf.control_dependencies([is_png]):  # else the header's reader may be the first to complain, of a short file
+        encoded = tf.identity(encoded)
     header = tf.io.decode_raw(tf.strings.substr(encoded, 0, _HEADER), tf.uint8)
     depth, kind = tf.cast(header[24], tf.int32), header[25]
     palette = tf.equal(kind, _PALETTE)
@@ -162,7 +165,9 @@ def _indices_as_levels(encoded: tf.Tensor, header: tf.Tensor) -> tf.Tensor:
 
     pixels, = tf.while_loop(lambda at: (four_bytes(at + 4) != b'IDAT') & (at < end), next_chunk,
                             [tf.constant(_HEADER, tf.int64)], maximum_iterations=_CHUNKS)
-    tf.debugging.assert_equal(four_bytes(pixels + 4) == b'IDAT', True, 'a parse map has no pixels')
+    has_pixels = tf.debugging.assert_equal(four_bytes(pixels + 4) == b'IDAT', True, 'a parse map has no pixels')
+    with tf.control_dependencies([has_pixels]):  # else the decoder may be
+        pixels = tf.identity(pixels)
     grey = tf.gather(_BYTES, tf.cast(tf.bitwise.bitwise_xor(header, change), tf.int32))
     return tf.strings.reduce_join(grey) + tf.strings.substr(encoded, tf.minimum(pixels, end), tf.int64.max)
 
