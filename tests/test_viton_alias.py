@@ -73,6 +73,24 @@ def test_parameters_and_multiply_adds(nets, preset):
     assert by_hand['block_5/norm_0/shared'].parameters == (9 * {'paper': 8, 'official': 7}[preset] + 1) * 128
 
 
+def test_noise_and_divided_kernels_wait_until_they_are_needed(nets):
+    """Else those of all blocks are made at the start and kept, which takes a third more memory."""
+    graph = tf.function(nets['official']).get_concrete_function(maps()).graph
+
+    def before(op):
+        found, left = set(), [op]
+        while left:
+            new = {*(each.op for each in left[-1].inputs), *left.pop().control_inputs} - found
+            found |= new
+            left += new
+        return found
+    [pictures] = [op for op in graph.get_operations() if op.type == 'Placeholder' and op.outputs[0].shape[-1:] == [9]]
+    draws = [op for op in graph.get_operations() if op.type.startswith('StatelessRandomUniform')]
+    divided = [op for op in graph.get_operations() if op.type == 'Conv2D' and op.inputs[1].op.type == 'RealDiv']
+    assert len(draws) == 2 * 23 and all(pictures in before(op) for op in draws)  # a key and a map for each
+    assert len(divided) == 23 and all(op.inputs[0].op in before(op.inputs[1].op) for op in divided)
+
+
 def test_a_picture_of_256_x_192_has_half_a_pixel_at_the_start():
     config = Config(size=[256, 192], width=1 / 16)
     net = alias.build(config)['alias']

@@ -153,8 +153,10 @@ class AliasNorm(keras.layers.Layer):
     def call(self, h, parse, M_misalign, seed, training=None):
         """Eq. (5). h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
         if self.config.noise:
-            noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
-            h += tf.cast(noise, h.dtype) * self.noise_scale
+            with tf.control_dependencies([h]):  # else all blocks' noise is made first, and kept
+                noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
+                noise = tf.cast(noise, h.dtype) * self.noise_scale
+            h += noise
         if self.masked:
             h = standardise(h, M_misalign, self.config) + standardise(h, 1 - M_misalign, self.config)
         else:

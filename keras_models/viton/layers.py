@@ -85,7 +85,11 @@ class Convolution(keras.layers.Layer):
         return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
 
     def call(self, x, training=None):
-        x = tf.nn.conv2d(x, tf.cast(self.weight(training), x.dtype), self.stride, 'SAME')
+        # Else all kernels are divided before the first is needed. With ALIAS's noise, which waits likewise, that saves
+        # a try-on of 1024 x 768 1.3 of 4.8 GiB.
+        with tf.control_dependencies([x]):
+            kernel = tf.cast(self.weight(training), x.dtype)
+        x = tf.nn.conv2d(x, kernel, self.stride, 'SAME')
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
 
 
