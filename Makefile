@@ -1,10 +1,12 @@
-# make run: the demo, from a fresh clone to a pushed model.   make test: the tests.   make lint: ruff and mypy.
-# make torch: PyTorch, for tests that compare with it.   make bench: our rates beside peers', in an environment of theirs.
+# make run: the demo, from a fresh clone to a pushed model.   make lint: ruff and mypy.
+# make test: the tests that prove every system.   make test-all: those of the slow tier, too.
+# make torch: PyTorch, which only makes the references of the tests again (pytest -m torch).
+# make bench: our rates beside peers', in an environment of theirs.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test torch bench lint clean
+.PHONY: install run test test-all torch bench lint clean
 
 install: $(VENV)/.installed
 
@@ -21,7 +23,10 @@ run: install
 	$(BIN)/python -m pipelines.run
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2
+
+test-all: install
+	$(BIN)/python -m pytest -n 2 -m 'not torch'
 
 torch: install
 	$(BIN)/python -m pip install --quiet torch==2.13.0

@@ -1,7 +1,6 @@
 """AlexNet against the paper, and against its equations written in NumPy."""
 import dataclasses
 
-import classifier_steps
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +8,7 @@ from tensorflow import keras
 
 from keras_models import alexnet, layers
 from keras_models.alexnet import Config
+from support import classifier_steps
 
 PAPER = Config(classes=1000, crop=224)
 SMALL = Config(classes=5, crop=96, width=1 / 16)  # 2 x 2 places before fc6

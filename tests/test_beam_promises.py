@@ -14,12 +14,12 @@ import sys
 import apache_beam as beam
 import numpy as np
 import pytest
-import raw_kinds
 
-from conftest import ROOT
 from data_prep import UserError, archives, imagenet_job, job, records, threads, tryon_job, wmt_job
 from pipelines import artifacts, config, loop, run, strategy, train, trainer
 from pipelines.pipeline import Pipeline
+from support import raw_kinds
+from support.commands import ROOT
 
 JOBS = {'text': wmt_job, 'images': imagenet_job, 'try-on': tryon_job}
 every_kind = pytest.mark.parametrize('kind', JOBS)
@@ -164,7 +164,7 @@ MOMENTS = {'text': ['4', '40', '90', 'manifest', 'data'], 'images': ['4', '50', 
 
 def test_a_job_killed_anywhere_leaves_nothing_to_train_on_and_then_finishes(files, finished, tmp_path):
     """SIGKILL at one moment after another, each on what the one before left. With its manifest a data set is whole."""
-    script = os.path.join(os.path.dirname(__file__), 'killed_jobs.py')
+    script = os.path.join(os.path.dirname(__file__), 'support', 'killed_jobs.py')
     jobs = [f'{files[kind]}={",".join(moments)}' for kind, moments in MOMENTS.items()]
     done = subprocess.run([sys.executable, '-W', 'ignore', script, str(tmp_path), *jobs], cwd=ROOT, capture_output=True,
                           text=True)

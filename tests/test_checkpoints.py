@@ -9,8 +9,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from pipelines import checkpoints
+from support.commands import ROOT
 
 DATA, INDEX, PART = '.data-00000-of-00001', '.index', 'part-00000-of-00001'
 TEMPORARY = 'ckpt-3_temp/' + PART

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_classifier
-from tiny_classifier import Assets, Config, jpeg, png
 
 from keras_models import ModelError, alexnet, classification, prelu_net, vgg, views
 from keras_models.classification import Inference
 from pipelines.infra_validate import must_compile
+from support import tiny_classifier
+from support.tiny_classifier import Assets, Config, jpeg, png
 
 EVERYTHING = Inference(views=['single', 'ten_crop', 'multi_crop', 'dense'], scales=[14, 16])
 # Of any size: smaller than the crop, long, and large.

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT, WORDS, command
 from data_prep import UserError, subwords, wmt
 from keras_models import transformer, translator
 from keras_models import transformer_ctranslate2 as engine
@@ -19,6 +18,8 @@ from keras_models.transformer import EOS, PAD, Config, Inference
 from pipelines import checkpoints, config, export_ctranslate2, stage
 from pipelines.pipeline import Pipeline
 from pipelines.serving_kit import translate
+from support.commands import ROOT, command
+from support.text_data import WORDS
 
 PIECES = ['<pad>', '<s>', '</s>', '<unk>', *(f'▁{i}' for i in range(4, 30))]
 BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2}

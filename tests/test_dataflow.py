@@ -14,9 +14,9 @@ from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from conftest import ROOT, command
 from data_prep import UserError, records, wmt, wmt_job
 from pipelines import dataflow, prepare
+from support.commands import ROOT, command
 
 GOOD = {'runner': 'DataflowRunner', 'project': 'my-project', 'region': 'us-central1', 'temp_location': 'gs://bucket/tmp'}
 CLOUD_FILES = {'train': ['train.en.gz', 'train.de.gz'], 'validation': ['dev.tsv'], 'test': ['test.en', 'test.de']}

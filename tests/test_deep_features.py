@@ -2,11 +2,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_classifier
-from tiny_classifier import Assets, Config, Inference, jpeg, png
 
 from keras_models import ModelError, alexnet, deep_features, prelu_net, vgg, views
 from keras_models.deep_features import Known
+from support import tiny_classifier
+from support.tiny_classifier import Assets, Config, Inference, jpeg, png
 
 PICTURES = [jpeg(seed=1), png(height=17, width=16, seed=2), jpeg(height=33, width=20, seed=3)]
 NETS = {'alexnet': (alexnet, alexnet.Config(classes=5, crop=67, width=1 / 32), 'fc7', 67),

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import command
 from data_prep import examination
 from keras_models import school
 from pipelines import checkpoints, config, education
+from support.commands import command
 
 CONFIG = """\
 name: heap

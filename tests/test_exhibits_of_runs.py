@@ -4,9 +4,9 @@ import json
 import pytest
 import tensorflow as tf
 
-from conftest import command
 from pipelines import checkpoints, config, experiments, reproduce
 from pipelines.exhibits import operations
+from support.commands import command
 
 ITEM = '''
 title: Two rectifiers

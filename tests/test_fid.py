@@ -59,7 +59,7 @@ def test_pictures_are_at_no_distance_from_themselves(n):
 
 def test_the_published_networks_features_are_pytorchs(tmp_path):
     torch = pytest.importorskip('torch')
-    import torch_published as twins
+    from support import torch_published as twins
     twin, path = twins.Inception(), str(tmp_path / 'inception.pth')
     pictures = np.random.default_rng(0).uniform(0, 1, (2, 9, 7, 3)).astype(np.float32)
     shown = torch.nn.functional.interpolate(twins.to_torch(pictures), (299, 299), mode='bilinear', align_corners=False)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import renumber
 from data_prep import UserError
 from keras_models import layers
 from pipelines import checkpoints, config, hybrid
+from support.tensorflow_state import renumber
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks' / 'sides'))
 import inputs  # noqa: E402

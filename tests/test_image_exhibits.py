@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from conftest import command
 from data_prep import UserError
 from keras_models import alexnet
 from pipelines import config, experiments
 from pipelines.exhibits import kernels, layers, nearest, trained
 from pipelines.pipeline import Pipeline
+from support.commands import command
 
 ITEM = '''
 title: Digits

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from conftest import ROOT, command
 from data_prep import UserError, records
 from keras_models import vgg
 from pipelines import checkpoints, config, export, strategy, trainer
 from pipelines.pipeline import Pipeline
+from support.commands import ROOT, command
 
 CONFIG = """\
 name: stripes

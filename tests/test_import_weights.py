@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from keras_models import ModelError
 from keras_models.viton import alias, geometric_matching, official_weights, segmentation
 from pipelines import checkpoints, import_weights
+from support.commands import ROOT
 
 torch = pytest.importorskip('torch')
-import torch_viton  # noqa: E402  which needs it
+from support import torch_viton  # noqa: E402  which needs it
 
 TWINS = {'segmentation': torch_viton.Segmentation, 'geometric_matching': torch_viton.GeometricMatching,
          'alias': torch_viton.Alias}

@@ -257,7 +257,7 @@ def test_metrics_without_their_networks_are_named_with_the_remedy():
 
 def test_published_networks_see_no_distance_between_equal_pictures(perfect, model, pairs, tmp_path):
     torch = pytest.importorskip('torch')
-    import torch_published as twins
+    from support import torch_published as twins
     inception = twins.Inception()
     inception(torch.rand(2, 3, 299, 299))
     paths = {name: str(tmp_path / f'{name}.pth') for name in ('alexnet', 'lpips', 'inception')}

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from conftest import ROOT
 from pipelines import config, stage
+from support.commands import ROOT
 
 MODULES = [path for package in ('data_prep', 'keras_models', 'pipelines') for path in (ROOT / package).rglob('*.py')]
 

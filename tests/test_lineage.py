@@ -11,10 +11,11 @@ import sys
 import pytest
 import yaml
 
-from conftest import CONFIG, ROOT, write_pairs
 from data_prep import UserError, raw_files, records
 from pipelines import artifacts, config, infra_validate, lineage, pusher, stage
 from pipelines.pipeline import Pipeline
+from support.commands import ROOT
+from support.text_data import CONFIG, write_pairs
 
 SMALL = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
          'export.warmup_requests=1', 'evaluate.slices=[]']

@@ -7,14 +7,14 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from test_vgg import fill, published
-from tiny_classifier import Assets, jpeg, png
 
-from conftest import command
 from data_prep import UserError, imagenet, records
 from keras_models import ModelError, boxes, localisation, vgg
 from keras_models.localisation import Config, Inference, Judge
 from pipelines import checkpoints, config, export
 from pipelines.pipeline import Pipeline
+from support.commands import command
+from support.tiny_classifier import Assets, jpeg, png
 
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
 SEED = tf.constant([1, 2])

@@ -5,7 +5,7 @@ import pytest
 from keras_models import ModelError, lpips
 
 torch = pytest.importorskip('torch')
-import torch_published as twins  # noqa: E402  which needs it
+from support import torch_published as twins  # noqa: E402  which needs it
 
 
 def pictures(n=2, height=80, width=67, seed=0):

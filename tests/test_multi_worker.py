@@ -11,11 +11,11 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import ROOT, command
 from data_prep import UserError
 from pipelines import checkpoints, config, pipeline, report, stage, strategy
 from pipelines.config import TrainConfig
 from pipelines.loop import PREEMPTED
+from support.commands import ROOT, command
 
 SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]

@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny_treebank import corpus
 
-from conftest import command
 from data_prep import records, tree_graph, treebank, trees
 from pipelines import answers, config, parseval, predict
 from pipelines.pipeline import Pipeline
+from support.commands import command
+from support.tiny_treebank import corpus
 
 CONFIG = """
 name: parsing

@@ -45,7 +45,7 @@ def of_ours(nets, picture):
 
 def test_torchvisions_file_gives_torchs_features(tmp_path):
     torch = pytest.importorskip('torch')
-    import torch_published as twins
+    from support import torch_published as twins
     twin, path = twins.vgg19(), str(tmp_path / 'vgg19-dcbb9e9d.pth')
     torch.save(twin.state_dict(), path)
     picture = pictures(1)

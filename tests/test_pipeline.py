@@ -11,11 +11,12 @@ import sacrebleu
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
 
-from conftest import ROOT, WORDS, command
 from data_prep import UserError, records, wmt
 from keras_models import translator
 from pipelines import checkpoints, config, evaluate, infra_validate, metrics, predict, stage
 from pipelines.pipeline import Pipeline
+from support.commands import ROOT, command
+from support.text_data import WORDS
 
 STEPS = ['--set', 'train.steps=400', '--set', 'train.checkpoint_every=100', '--set', 'train.validate_every=400',
          '--set', 'train.log_every=100', '--set', 'model.d_model=64', '--set', 'model.warmup_steps=100',

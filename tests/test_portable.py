@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from conftest import ROOT, command
 from data_prep import raw_files, wmt_job
 from pipelines import config
+from support.commands import ROOT, command
 
 SHARDS = ['data.pairs_per_block=200', 'data.pairs_per_shard=1000']  # several blocks a shard, several shards
 

@@ -1,7 +1,6 @@
 """PReLU nets against the paper's tables and equations, and against themselves."""
 import dataclasses
 
-import classifier_steps
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +8,7 @@ from tensorflow import keras
 
 from keras_models import prelu_net
 from keras_models.prelu_net import Config
+from support import classifier_steps
 
 SEED = tf.constant([1, 2])
 TINY = ['3x3, 32', '2x2 maxpool, /2', '2x2, 32', '2x2, 64', '2x2 maxpool, /2', '3x3, 64', 'spp, {3, 2, 1}', 'fc, 32']

@@ -9,10 +9,10 @@ import time
 import types
 
 import pytest
-from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 from data_prep import UserError
 from pipelines import artifacts, push, pusher, serving_kit, stage
+from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLESSINGS = {'blessing': ('BLESSED', 'NOT_BLESSED'), 'infra_blessing': ('INFRA_BLESSED', 'INFRA_NOT_BLESSED')}

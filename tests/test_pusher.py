@@ -15,11 +15,11 @@ from concurrent import futures
 
 import pytest
 import tensorflow as tf
-from tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 from benchmarks import push_sweep
 from data_prep import UserError
 from pipelines import pusher
+from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 
 def change(version, how):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from conftest import ROOT, command, write_pairs
 from pipelines import config
+from support.commands import ROOT, command
+from support.text_data import write_pairs
 
 README = (ROOT / 'README.md').read_text()
 ELSEWHERE = {  # command -> the test that runs it

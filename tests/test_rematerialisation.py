@@ -6,7 +6,6 @@ import tensorflow as tf
 from keras_models import prelu_net, rematerialisation, transformer, vgg
 from keras_models.viton import try_on
 
-pytestmark = pytest.mark.usefixtures('plain_graphs')
 SEED = tf.constant([1, 2])
 
 

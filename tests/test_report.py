@@ -10,12 +10,12 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from data_prep import records, statistics
 from pipelines import answers, data_section, metrics, report
 from pipelines import config as configs
+from support.finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
 
 
 class Page(html.parser.HTMLParser):

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from finished_run import make_context, predictions
 
 from keras_models import layers, transformer
 from pipelines import config, pictures, report, strategy, trainer
+from support.finished_run import make_context, predictions
 
 NAMES = ('person', 'made')
 

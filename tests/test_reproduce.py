@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from conftest import ROOT, command
 from data_prep import UserError
 from pipelines import config, experiments, reproduce
 from pipelines.experiments import Claim
+from support.commands import ROOT, command
 
 TABLES_AND_FIGURES = {'transformer': (4, 5), 'alexnet': (2, 4), 'vgg': (12, 0), 'prelu': (7, 7), 'viton_hd': (2, 23)}
 

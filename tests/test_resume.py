@@ -12,10 +12,10 @@ import tensorflow as tf
 from tensorflow import keras
 
 from benchmarks import kill_points
-from conftest import ROOT
 from data_prep import input_pipeline, records, wmt
 from keras_models import layers, optimizers, transformer
 from pipelines import checkpoints, config, report, stage, trainer
+from support.commands import ROOT
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',

@@ -19,11 +19,10 @@ from concurrent import futures
 import grpc
 import pytest
 import tensorflow as tf
-import tiny_classifier
-import tiny_text_model
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from pipelines import pusher, serving_kit
+from support import tiny_classifier, tiny_text_model
 
 
 class Thumbnail(tf.Module):

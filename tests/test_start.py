@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from conftest import ROOT, command
 from pipelines import stage
+from support.commands import ROOT, command
 
 # What each stage uses of the packages that take long to import, some of them by way of another: TensorFlow Data
 # Validation and Model Analysis are Beam jobs, and what Model Analysis imports is not ours to choose.

@@ -8,8 +8,8 @@ import tensorflow as tf
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from conftest import WORDS, write_pairs
 from data_prep import imagenet, imagenet_job, records, statistics, wmt, wmt_job
+from support.text_data import WORDS, write_pairs
 
 FOLDERS = ('examples', 'statistics', 'schema', 'anomalies')
 

@@ -11,8 +11,8 @@ import babel
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from data_prep import UserError, subwords
+from support.commands import ROOT
 
 KINDS = {'bpe': {'subword_kind': 'bpe'}, 'unigram': {'subword_kind': 'unigram'},
          'wordpiece': {'subword_kind': 'wordpiece', 'normalization': 'nfkc'},

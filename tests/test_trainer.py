@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT, command
 from data_prep import UserError, records, wmt
 from keras_models import layers, transformer
 from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
+from support.commands import ROOT, command
 
 
 def losses(config_file, examples, steps, *overrides):

@@ -12,10 +12,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree as NltkTree
-from tiny_treebank import corpus
 
 from data_prep import UserError, records, subwords, tree_files, tree_graph, treebank, treebank_job, trees, wmt
 from data_prep.trees import Malformed, Tree
+from support.tiny_treebank import corpus
 
 # As the Penn Treebank writes them: over several lines, with traces, function tags and an empty outer bracket.
 GOLD = """

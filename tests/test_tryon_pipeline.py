@@ -11,12 +11,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from conftest import command
 from data_prep import UserError, records, sample_people
 from keras_models import ModelError
 from keras_models.viton.judge import THIRDS, Judge
 from pipelines import config as configs
 from pipelines import evaluate
+from support.commands import command
 
 CONFIG = """\
 name: people

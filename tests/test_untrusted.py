@@ -13,10 +13,10 @@ import tarfile
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from data_prep import UserError, archives, records, tryon_files
 from pipelines import artifacts, config, infra_validate, predict, pusher
 from pipelines.stage import Context
+from support.commands import ROOT
 
 SOURCES = [path for package in ('pipelines', 'data_prep', 'keras_models', 'configs')
            for path in sorted((ROOT / package).rglob('*.py'))] + [ROOT / 'setup.py']

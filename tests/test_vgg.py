@@ -1,7 +1,6 @@
 """VGG against the paper, and against Keras's own model with the same weights."""
 import dataclasses
 
-import classifier_steps
 import h5py
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from tensorflow import keras
 
 from keras_models import ModelError, vgg
 from keras_models.vgg import Config
+from support import classifier_steps
 
 SMALL = Config(classes=5, crop=64, width=1 / 32)  # 2 x 2 places before fc6
 SEED = tf.constant([1, 2])

@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny_classifier
 
 from keras_models import views
+from support import tiny_classifier
 
 
 def scores(image):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from conftest import ROOT
 from keras_models.viton import alias, layers
 from keras_models.viton.alias import PRESETS, Config
+from support.commands import ROOT
 
 COUNTS = {'paper': 100_495_107, 'official': 100_498_115}
 SMALL = Config(size=[256, 128], width=1 / 16)

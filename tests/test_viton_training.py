@@ -28,7 +28,6 @@ model:
   alias: {{width: 0.0625, lambda_percept: 0}}
 train: {{steps: 4, checkpoint_every: 2, validate_every: 4, log_every: 2, average_checkpoints: 1}}
 """
-pytestmark = pytest.mark.usefixtures('plain_graphs')
 LEARNING = {'segmentation', 'segmentation_discriminator', 'geometric_matching', 'alias', 'alias_discriminator'}
 SEED = tf.constant([1, 2])
 

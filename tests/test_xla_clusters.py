@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 import tensorflow as tf
-import tiny_classifier
 
 from data_prep import records, subwords, tryon
 from keras_models import classification, educated, learning_machine, perceptual, transformer
 from keras_models.viton import try_on
 from pipelines import config, strategy, trainer
+from support import tiny_classifier
 
 # What in HLO reaches out of a program. A custom call may be anything: of these the targets are listed that compute, on
 # the spot: TopK is XLA:CPU's own, of tf.math.top_k; the others are products and what is fused with them.

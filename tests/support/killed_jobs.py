@@ -1,7 +1,7 @@
 """Prepares a data set in processes that kill themselves: at one call after another that changes the file system, each
 time on what the one before left. At last the job may finish.
 
-    python tests/killed_jobs.py ROOT FILE.yaml=5,40,manifest,data …
+    python tests/support/killed_jobs.py ROOT FILE.yaml=5,40,manifest,data …
 
 A kill is before the call of that number or, at `manifest`, before the one that makes the manifest appear, and at `data`
 before the next. A job goes to the folder in ROOT that is called like its file. Prints JSON: of every file and kill what
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 import tensorflow as tf
 

@@ -1,0 +1,171 @@
+"""The project's commands, run in processes of their own.
+
+A new process imports for 4 to 12 s before it does anything, and the suite runs some 150 of them. `command` and `start`
+therefore fork from a server that has imported every library and started none: TensorFlow's context, its threads and its
+devices come into being in the child, as in a process typed by a user (a whole `pipelines.run` takes 19.5 s in place of
+26.7). What depends on the imports themselves asks for a `new_process`; tests/test_start.py does, for every command.
+"""
+import contextlib
+import io
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from multiprocessing import reduction
+
+ROOT = pathlib.Path(__file__).parents[2]
+TIMEOUT = 900  # seconds; nothing is measured by it, it only ends what hangs
+
+_processes = multiprocessing.get_context('forkserver')
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of every command: this process's, the project importable, no GPU."""
+    return {**os.environ, 'PYTHONPATH': f'{ROOT}{os.pathsep}{ROOT / "tests"}', 'CUDA_VISIBLE_DEVICES': '', **more}
+
+
+def command(*args: str, cwd=None, input: str = '', new_process: bool = False,
+            env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    """Runs `python -m <args>` to its end. Returns its exit code and what it printed, as text.
+
+    Args:
+      args: a module and its arguments.
+      cwd: the folder it runs in; this process's by default.
+      input: its standard input.
+      new_process: starts an interpreter of its own instead of forking one.
+      env: its environment variables in place of `environment()`.
+    """
+    if new_process:
+        return subprocess.run([sys.executable, '-m', *args], cwd=cwd, env=env or environment(), capture_output=True,
+                              text=True, timeout=TIMEOUT, input=input)
+    child = start(*args, cwd=cwd, input=input, env=env)
+    out, errors = child.communicate()
+    return subprocess.CompletedProcess(args, child.returncode, out, errors)
+
+
+def start(*args: str, cwd=None, input: str = '', env: dict[str, str] | None = None,
+          before: Callable[[], None] | None = None) -> 'Started':
+    """Starts `python -m <args>` and returns at once.
+
+    Args:
+      before: a function of a module that the child calls first, as to watch or break what the command uses.
+    """
+    return Started(args, cwd, input, env or environment(), before)
+
+
+class Started:
+    """A command that runs, with the methods and attributes of `subprocess.Popen` that tests use."""
+
+    def __init__(self, args, cwd, input: str, env: dict[str, str], before):
+        _start_server()
+        given, self.stderr = tempfile.TemporaryFile('w+'), tempfile.TemporaryFile('w+', encoding='utf-8')
+        given.write(input)
+        given.seek(0)
+        out, into = os.pipe()
+        self.stdout = open(out, encoding='utf-8')
+        descriptors = [_Descriptor(fd) for fd in (given.fileno(), into, self.stderr.fileno())]
+        self.args, self._process = args, _processes.Process(
+            target=_run, args=(descriptors, [str(each) for each in args], str(cwd or os.getcwd()), env, before))
+        self._process.start()
+        os.close(into)
+        given.close()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float = TIMEOUT) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def communicate(self) -> tuple[str, str]:
+        """Waits for the end. Returns what was not read yet of standard output, and all of standard error."""
+        out = self.stdout.read()
+        self.wait()
+        self.stdout.close()
+        self.stderr.seek(0)
+        return out, self.stderr.read()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def __enter__(self) -> 'Started':
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.returncode is None:
+            self.kill()
+        self.wait()
+        self.stdout.close()
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of all ended commands of this process, with those that they started."""
+    if not (server := multiprocessing.forkserver._forkserver._forkserver_pid):
+        return 0.0
+    fields = pathlib.Path(f'/proc/{server}/stat').read_text().rpartition(')')[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK')  # utime, stime, cutime, cstime
+
+
+def _start_server() -> None:
+    """Starts the server, once, with the environment of `environment()`, which preloading depends on."""
+    if multiprocessing.forkserver._forkserver._forkserver_pid:
+        return
+    _processes.set_forkserver_preload(['support.preloaded'])
+    before = dict(os.environ)
+    os.environ.update(environment())
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+class _Descriptor:
+    """A file descriptor that survives the way to a forked process."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def __reduce__(self):
+        return _take, (reduction.DupFd(self.number),)
+
+
+def _take(passed) -> int:
+    return passed.detach()
+
+
+def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str], before) -> None:
+    """The child: `python -m <args>` with these standard streams, folder and environment."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = io.TextIOWrapper(os.fdopen(0, 'rb'), encoding='utf-8', line_buffering=True)
+    sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(number, 'wb'), encoding='utf-8', line_buffering=True)
+                              for number in (1, 2))
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.path[:] = [cwd, *env['PYTHONPATH'].split(os.pathsep), *(path for path in sys.path if path not in (
+        cwd, '', str(ROOT), str(ROOT / 'tests')))]
+    sys.argv = [args[0], *args[1:]]
+    warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
+    if before:
+        before()
+    with contextlib.suppress(BrokenPipeError):
+        runpy.run_module(args[0], run_name='__main__', alter_sys=True)

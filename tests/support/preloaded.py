@@ -1,0 +1,20 @@
+"""Imported by the server that commands are forked from: the libraries and the project, so that no child imports them.
+"""
+import importlib
+import logging
+import pkgutil
+
+import data_prep
+import keras_models
+import pipelines
+from pipelines import stage
+
+stage.quiet_libraries()
+for name in ('tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'orbit',
+             'ml_metadata', 'matplotlib.pyplot', 'rich.console', 'rich.table', 'jinja2', 'sacrebleu', 'sklearn.svm'):
+    importlib.import_module(name)
+for package in (data_prep, keras_models, pipelines):
+    for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
+        if not module.name.startswith('pipelines.serving_kit.'):  # clients, which run elsewhere
+            importlib.import_module(module.name)
+logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
