@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
@@ -24,7 +25,7 @@ HELP = """  a move, as the board names it      you play it
   save PATH     keeps the machine as it is now      help     this      quit     leave
 """
 _FELT = {PLEASURE: 'That felt good to it.', PAIN: 'That hurt it.'}
-_ROWS = tf.constant([0])
+_ROWS = np.zeros(1, np.int32)  # no tensor: importing this must not start TensorFlow
 
 
 class Schoolroom:

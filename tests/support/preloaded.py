@@ -4,6 +4,8 @@ import importlib
 import logging
 import pkgutil
 
+from tensorflow.python.eager import context
+
 import data_prep
 import keras_models
 import pipelines
@@ -18,3 +20,5 @@ for package in (data_prep, keras_models, pipelines):
         if not module.name.startswith('pipelines.serving_kit.'):  # clients, which run elsewhere
             importlib.import_module(module.name)
 logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
+# Forked with its threads gone, a started TensorFlow would hang; and no child could set up its devices.
+assert not context.context()._initialized, 'importing the project started TensorFlow'
