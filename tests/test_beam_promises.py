@@ -78,7 +78,8 @@ class _Job(beam.PTransform):
         return beam.pvalue.PDone(begin.pipeline)
 
 
-@pytest.mark.parametrize('mode, workers', [('multi_threading', 3), ('multi_processing', 2)])
+@pytest.mark.parametrize('mode, workers', [
+    ('multi_threading', 3), pytest.param('multi_processing', 2, marks=pytest.mark.slow)])  # workers import for 12 s
 def test_the_same_bytes_from_many_workers(files, finished, mode, workers, tmp_path):
     options = beam.options.pipeline_options.PipelineOptions([f'--direct_running_mode={mode}',
                                                              f'--direct_num_workers={workers}'])
@@ -159,7 +160,7 @@ def test_what_does_not_add_up_is_not_committed(tmp_path, counts):
     assert records.read_manifest(str(tmp_path))['splits']['train'] == shards[:1]
 
 
-MOMENTS = {'text': ['4', '40', '90', 'manifest', 'data'], 'images': ['4', '50', 'data'], 'try-on': ['4', 'manifest']}
+MOMENTS = {'text': ['40', 'manifest', 'data'], 'images': ['50', 'data'], 'try-on': ['4', 'manifest']}
 
 
 def test_a_job_killed_anywhere_leaves_nothing_to_train_on_and_then_finishes(files, finished, tmp_path):

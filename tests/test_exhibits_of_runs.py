@@ -7,6 +7,7 @@ import tensorflow as tf
 from pipelines import checkpoints, config, experiments, reproduce
 from pipelines.exhibits import operations
 from support.commands import command
+from support.forked_stages import fork_stages
 
 ITEM = '''
 title: Two rectifiers
@@ -31,12 +32,13 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp('made')
     (folder / 'ours').mkdir()
     (folder / 'ours' / 'rectifiers.yaml').write_text(ITEM)
-    done = command('pipelines.reproduce', 'ours/rectifiers.yaml', '--out', 'out', cwd=folder)
+    done = command('pipelines.reproduce', 'ours/rectifiers.yaml', '--out', 'out', cwd=folder, before=fork_stages)
     assert done.returncode == 0, done.stderr
     page = folder / 'out' / 'ours' / 'rectifiers'
     return folder, page, json.loads((page / 'found.json').read_text())['table']
 
 
+@pytest.mark.slow
 def test_every_figure_is_in_the_page_and_a_file(made):
     _, page, _ = made
     assert {path.name for path in page.glob('*.png')} == {
@@ -45,6 +47,7 @@ def test_every_figure_is_in_the_page_and_a_file(made):
     assert (page / 'page.html').read_text().count('<svg') == 6
 
 
+@pytest.mark.slow
 def test_slopes_are_the_means_of_the_weights(made):
     folder, _, table = made
     rows = {row: columns['prelu'][0] for row, columns in table.items() if 'prelu' in columns}
@@ -57,6 +60,7 @@ def test_slopes_are_the_means_of_the_weights(made):
     assert rows['conv1'] == pytest.approx(tf.reduce_mean(weights['conv1/prelu/a']).numpy())
 
 
+@pytest.mark.slow
 def test_differences_by_slice_are_those_of_the_evaluations(made):
     _, _, table = made
     digits = [table[f'prelu, d{digit}']['less'][0] for digit in range(10)]
@@ -64,6 +68,7 @@ def test_differences_by_slice_are_those_of_the_evaluations(made):
     assert table['prelu']['top1_error less in, %'] == [10 * sum(less > 0 for less in digits)]
 
 
+@pytest.mark.slow
 def test_variances_are_of_the_settings_own_rules(made):
     _, _, table = made
     kept, lost = (table[name]['Var[y_L] / Var[y_1]'][0] for name in ('prelu', 'relu'))

@@ -12,6 +12,7 @@ from pipelines import config, experiments
 from pipelines.exhibits import kernels, layers, nearest, trained
 from pipelines.pipeline import Pipeline
 from support.commands import command
+from support.forked_stages import fork_stages
 
 ITEM = '''
 title: Digits
@@ -35,10 +36,11 @@ exhibit:
 '''
 
 
+@pytest.mark.slow
 def test_a_page_of_pictures(tmp_path):
     (tmp_path / 'ours').mkdir()
     (tmp_path / 'ours' / 'digits.yaml').write_text(ITEM)
-    done = command('pipelines.reproduce', 'ours/digits.yaml', '--out', 'out', cwd=tmp_path)
+    done = command('pipelines.reproduce', 'ours/digits.yaml', '--out', 'out', cwd=tmp_path, before=fork_stages)
     assert done.returncode == 0, done.stderr
     out = tmp_path / 'out' / 'ours' / 'digits'
     page, table = (out / 'page.html').read_text(), json.loads((out / 'found.json').read_text())['table']

@@ -22,9 +22,9 @@ data:
   test_fraction: 0.1
   vocab_size: 130
 input: {{buckets: [24, 48, 64], tokens: 1024}}
-model: {{module: keras_models.transformer, N: 2, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0, warmup_steps: 200}}
+model: {{module: keras_models.transformer, N: 2, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0, warmup_steps: 100}}
 inference: {{extra_length: 60}}
-train: {{steps: 600, log_every: 200, checkpoint_every: 200, validate_every: 600, average_checkpoints: 1}}
+train: {{steps: 300, log_every: 100, checkpoint_every: 100, validate_every: 300, average_checkpoints: 1}}
 evaluate:
   slices: [kind]
   thresholds: {{bracket_f1: {{min: 60, max_drop: 5}}, well_formed: {{min: 0.5}}}}

@@ -15,12 +15,13 @@ import tensorflow as tf
 from data_prep import UserError, records, wmt
 from keras_models import layers, transformer
 from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
-from support.commands import ROOT, command
+from support.commands import ROOT, command, start
+from support.watched_steps import Watched
 
 
 def losses(config_file, examples, steps, *overrides):
-    """The loss of every step, the example ids of every batch, and the trainer."""
-    resolved = config.load(config_file, [f'train.steps={steps}', *overrides])
+    """The loss of every step, the example ids of every batch, and the trainer; of one bucket, so of one trace."""
+    resolved = config.load(config_file, [f'train.steps={steps}', 'input.buckets=[16]', *overrides])
     compiled = resolved.train.jit is True
     it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, compiled)
     iterator, found, ids = iter(it._dataset('train')), [], []
@@ -42,51 +43,72 @@ def apart(it, other) -> float:
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
 
 
-def test_two_replicas_equal_one_compiled_and_not(config_file, examples):
-    """20 steps, dropout 0: the issue's 1e-5, for the oneDNN graph and for XLA."""
-    dry = 'model.P_drop=0'
-    one, one_ids, _ = losses(config_file, examples, 20, dry)
-    assert one[-1] < one[0] - 0.2  # it does learn
-    for overrides in (['train.strategy=mirrored'], ['train.strategy=mirrored', 'train.jit=true'], ['train.jit=true']):
-        other, ids, it = losses(config_file, examples, 20, dry, *overrides)
-        np.testing.assert_allclose(other, one, atol=1e-5, err_msg=str(overrides))
-        assert ids == one_ids
-        assert it.strategy.num_replicas_in_sync == (2 if 'mirrored' in overrides[0] else 1)
+STEPS = 8
+DRY = 'model.P_drop=0'  # what is dropped depends on the replica and on XLA
 
 
-def test_accumulated_gradients_equal_one_batch(config_file, examples):
-    """A batch in 4 parts, or in 2 on each of 2 replicas, is the same update: losses and weights of 20 steps."""
-    dry, parts = 'model.P_drop=0', 'train.gradient_accumulation_steps='
-    one, one_ids, whole = losses(config_file, examples, 20, dry)
-    for overrides in ([parts + '4'], [parts + '4', 'train.jit=true'], [parts + '2', 'train.strategy=mirrored']):
-        other, ids, it = losses(config_file, examples, 20, dry, *overrides)
-        np.testing.assert_allclose(other, one, atol=1e-5, err_msg=str(overrides))
-        assert ids == one_ids and it.traces <= 2 * it.strategy.num_replicas_in_sync
-        assert apart(it, whole) < 1e-3
+@pytest.fixture(scope='module')
+def plain(config_file, examples):
+    """`losses` of one replica without dropout, to compare others with."""
+    found = losses(config_file, examples, STEPS, DRY)
+    assert found[0][-1] < found[0][0] - 0.1  # it does learn
+    return found
+
+
+MIRRORED, COMPILED = 'train.strategy=mirrored', 'train.jit=true'
+both = pytest.param([MIRRORED, COMPILED], id='mirrored, compiled', marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize('overrides', [pytest.param([MIRRORED], id='mirrored'),
+                                       pytest.param([COMPILED], id='compiled'), both])
+def test_two_replicas_equal_one_compiled_and_not(config_file, examples, plain, overrides):
+    """Losses within 1e-5, for the oneDNN graph and for XLA."""
+    one, ids, _ = plain
+    other, other_ids, it = losses(config_file, examples, STEPS, DRY, *overrides)
+    np.testing.assert_allclose(other, one, atol=1e-5)
+    assert other_ids == ids
+    assert it.strategy.num_replicas_in_sync == (2 if MIRRORED in overrides else 1)
+
+
+PARTS = 'train.gradient_accumulation_steps='
+
+
+@pytest.mark.parametrize('overrides', [
+    pytest.param([PARTS + '4'], id='in 4 parts'),
+    pytest.param([PARTS + '2', MIRRORED], id='in 2 parts, mirrored'),
+    pytest.param([PARTS + '4', COMPILED], id='in 4 parts, compiled', marks=pytest.mark.slow)])
+def test_accumulated_gradients_equal_one_batch(config_file, examples, plain, overrides):
+    """A batch in 4 parts, or in 2 on each of 2 replicas, is the same update: losses and weights."""
+    one, ids, whole = plain
+    other, other_ids, it = losses(config_file, examples, STEPS, DRY, *overrides)
+    np.testing.assert_allclose(other, one, atol=1e-5)
+    assert other_ids == ids and it.traces <= 2 * it.strategy.num_replicas_in_sync
+    assert apart(it, whole) < 1e-3
+
+
+def test_a_batch_that_cannot_be_divided_is_refused(config_file, examples):
     with pytest.raises(UserError, match='cannot be divided into 6 parts'):
-        losses(config_file, examples, 1, parts + '3', 'train.strategy=mirrored')
+        losses(config_file, examples, 1, PARTS + '3', MIRRORED)
 
 
-def test_a_pass_computed_twice_changes_nothing(config_file, examples):
-    """Rematerialised, on one replica, two and compiled: losses of 20 steps with dropout, and weights."""
-    again = 'train.rematerialise=true'
-    for other in ([], ['train.strategy=mirrored'], ['train.jit=true']):
-        one, _, kept = losses(config_file, examples, 20, *other)
-        two, _, it = losses(config_file, examples, 20, *other, again)
-        np.testing.assert_allclose(two, one, atol=1e-5, err_msg=str(other))
-        assert apart(it, kept) < 1e-3
+@pytest.mark.parametrize('overrides', [pytest.param([], id='one replica'), pytest.param([COMPILED], id='compiled'),
+                                       pytest.param([MIRRORED], id='mirrored', marks=pytest.mark.slow)])
+def test_a_pass_computed_twice_changes_nothing(config_file, examples, overrides):
+    """Rematerialised, with dropout: losses and weights."""
+    one, _, kept = losses(config_file, examples, STEPS, *overrides)
+    two, _, it = losses(config_file, examples, STEPS, *overrides, 'train.rematerialise=true')
+    np.testing.assert_allclose(two, one, atol=1e-5)
+    assert apart(it, kept) < 1e-3
 
 
-def test_bfloat16_stays_near_float32(config_file, examples):
-    """Products of 8 significant bits: losses of 40 steps within 0.03, and not the same; weights stay float32."""
-    dry, short = 'model.P_drop=0', 'train.precision=bfloat16'
-    full, _, _ = losses(config_file, examples, 40, dry)
-    for compiled in ('false', 'true'):
-        other, _, it = losses(config_file, examples, 40, dry, short, f'train.jit={compiled}')
-        np.testing.assert_allclose(other, full, atol=0.03)
-        rounded = compiled == 'true' or precision.rewritten()
-        assert (np.abs(other - full).max() > 1e-5) == rounded
-        assert {w.dtype for w in it.nets['transformer'].weights} == {tf.float32}
+@pytest.mark.parametrize('compiled', [pytest.param('false', id='rewriter'), pytest.param('true', id='policy')])
+def test_bfloat16_stays_near_float32(config_file, examples, plain, rewritten_graphs, compiled):
+    """Products of 8 significant bits: losses within 0.03, and not the same; weights stay float32."""
+    other, _, it = losses(config_file, examples, STEPS, DRY, 'train.precision=bfloat16', f'train.jit={compiled}')
+    np.testing.assert_allclose(other, plain[0], atol=0.03)
+    rounded = compiled == 'true' or precision.rewritten()
+    assert (np.abs(other - plain[0]).max() > 1e-5) == rounded
+    assert {w.dtype for w in it.nets['transformer'].weights} == {tf.float32}
 
 
 @pytest.mark.parametrize('short, rewritten, said', [(True, False, 1), (True, True, 0), (False, False, 0)])
@@ -99,10 +121,11 @@ def test_bfloat16_that_changes_nothing_is_told(config_file, examples, tmp_path, 
 
 
 def test_training_starts_from_named_weights(config_file, examples, tmp_path):
-    """From a ModelRun, a checkpoint and a pushed model alike: the validation loss at step 0 is theirs at the end."""
+    """From a ModelRun, a checkpoint and a pushed model alike."""
     first = str(tmp_path / 'first')
-    resolved = config.load(config_file, FLAGS[1::2] + ['train.steps=20'])
-    expected = trainer.train(resolved, examples, first)['averaged']
+    resolved = config.load(config_file, ['train.steps=2', 'train.checkpoint_every=1', 'train.validate_every=2',
+                                         'input.buckets=[16]'])
+    trainer.train(resolved, examples, first)
     nets = transformer.build(resolved.model)
     checkpoints.restore(nets, os.path.join(first, 'weights'))
     module = transformer.serving(nets, resolved.model, resolved.inference, wmt.assets(examples), False)
@@ -110,9 +133,12 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     for path in (first, os.path.join(first, 'weights'), str(tmp_path / 'pushed'), str(tmp_path / 'pushed' / '3')):
         resolved = config.load(config_file, [f'train.init_from={path}', 'seed=7'])
         it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+        drawn = [weight.numpy() for weight in it.nets['transformer'].weights]
         assert trainer.start(it, str(tmp_path / 'second')) == 0
-        found = {name: float(value) for name, value in it.evaluate(tf.constant(-1)).items()}
-        assert found == pytest.approx(expected, abs=1e-5)
+        for found, expected, before in zip(it.nets['transformer'].weights, nets['transformer'].weights, drawn,
+                                           strict=True):
+            np.testing.assert_array_equal(found, expected)
+            assert not np.array_equal(found, before)
     wider = config.load(config_file, [f'train.init_from={first}', 'model.d_ff=72'])
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
         trainer.start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
@@ -128,15 +154,15 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
 
 
 def test_one_trace_a_bucket(config_file, examples):
-    _, _, it = losses(config_file, examples, 40)
+    _, _, it = losses(config_file, examples, STEPS, 'input.buckets=[8, 16]')
     assert it.traces == 2  # the two buckets of the configuration, met many times each
 
 
 def test_dropout_replays_and_differs_between_steps_and_replicas(config_file, examples):
-    first, _, _ = losses(config_file, examples, 5)
-    again, _, _ = losses(config_file, examples, 5)
+    first, _, _ = losses(config_file, examples, 2)
+    again, _, _ = losses(config_file, examples, 2)
     np.testing.assert_array_equal(first, again)
-    other, _, _ = losses(config_file, examples, 5, 'seed=2')
+    other, _, _ = losses(config_file, examples, 2, 'seed=2')
     assert not np.array_equal(first, other)
 
 
@@ -208,36 +234,7 @@ def test_a_damaged_record_stops_training_with_its_place(config_file, examples, t
         trainer.train(config.load(config_file), str(damaged), str(tmp_path / 'run'))
 
 
-TRAIN = '''
-import json, sys
-from pipelines import stage, train
-stage.quiet_libraries()
-from pipelines import trainer
-take = trainer.Trainer.train_step
-
-def train_step(self, iterator):
-    batch = next(iterator)
-    with open(sys.argv[1], 'a') as file:
-        file.write(json.dumps([int(self.global_step), batch['id'].numpy().tolist()]) + '\\n')
-    take(self, iter([batch]))
-trainer.Trainer.train_step = train_step
-train.main(sys.argv[2:])
-'''
-FLAGS = ['--set', 'train.steps=60', '--set', 'train.validate_every=30', '--set', 'train.average_checkpoints=4']
-
-
-def start(config_file, root):
-    """`pipelines.train` in a process of its own, which also writes down the records of every step it takes."""
-    return subprocess.Popen([sys.executable, '-W', 'ignore', '-c', TRAIN, f'{root}.ids', '--config', config_file,
-                             '--pipeline_root', str(root), *FLAGS], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)
-
-
-def until(child, pattern):
-    for line in child.stdout:
-        if found := re.search(pattern, line):
-            return found
-    raise AssertionError(child.stderr.read())
+FLAGS = ['--set', 'train.steps=40', '--set', 'train.validate_every=20', '--set', 'train.average_checkpoints=4']
 
 
 def model_run(root):
@@ -249,40 +246,31 @@ def curve(root, tag='loss'):
     return dict(report.curves(str(model_run(root) / 'tensorboard'))[tag])
 
 
-def example_ids(root):
-    """Step -> the records it was taken on; steps after the last checkpoint are taken twice, the second time counts."""
-    with open(f'{root}.ids') as file:
-        return dict(json.loads(line) for line in file)
-
-
 def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
     """SIGKILL, then SIGTERM, then to the end, dropout on: records, losses and weights are an uninterrupted run's."""
     whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+
+    def train(root, *signal_and_step):
+        flags = ['--config', config_file, '--pipeline_root', str(root), *FLAGS]
+        child = start('pipelines.train', *flags, before=Watched(f'{root}.ids', *signal_and_step))
+        return child.communicate(), child.returncode
     assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(whole)).returncode == 0
     shutil.copytree(whole, killed)
-    child = start(config_file, whole)
-    child.communicate()
-    assert child.returncode == 0
-    child = start(config_file, killed)
-    until(child, 'step 25/60')
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child = start(config_file, killed)
-    until(child, 'resuming at step 20 of 60')
-    until(child, 'step 35/60')
-    child.send_signal(signal.SIGTERM)
-    _, errors = child.communicate()
-    assert child.returncode == loop.PREEMPTED == 42 and 'SIGTERM: saved' in errors
-    child = start(config_file, killed)
-    resumed = int(until(child, r'resuming at step (\d+)').group(1))
-    assert 35 <= resumed < 60
-    child.communicate()
-    assert child.returncode == 0
-    assert example_ids(killed) == example_ids(whole) and len(example_ids(whole)) == 60
+    (_, errors), code = train(whole)
+    assert code == 0, errors
+    assert train(killed, signal.SIGKILL, 15)[1] == -signal.SIGKILL
+    (out, errors), code = train(killed, signal.SIGTERM, 28)
+    assert 'resuming at step 10 of 40' in out
+    assert code == loop.PREEMPTED == 42 and 'SIGTERM: saved' in errors
+    (out, errors), code = train(killed)
+    assert code == 0 and 'resuming at step 28 of 40' in out, errors
+    ids = [Watched(f'{root}.ids').records() for root in (killed, whole)]
+    assert ids[0] == ids[1] and len(ids[1]) == 40
     # The mean of the loop that SIGTERM cut in two is logged for its second part only; every other is the same.
-    cut = {step for step in curve(whole) if step - 5 < resumed < step}
-    assert {step: loss for step, loss in curve(killed).items() if step not in cut} == {
-        step: loss for step, loss in curve(whole).items() if step not in cut}
+    curves = [curve(root) for root in (killed, whole)]
+    assert {*curves[1]} - {30} == {5, 10, 15, 20, 25, 35, 40}
+    assert {step: loss for step, loss in curves[0].items() if step != 30} == {
+        step: loss for step, loss in curves[1].items() if step != 30}
     assert curve(killed, 'validation/loss') == curve(whole, 'validation/loss')
     for name in ('weights.index', 'weights.data-00000-of-00001'):
         assert (model_run(killed) / name).read_bytes() == (model_run(whole) / name).read_bytes()

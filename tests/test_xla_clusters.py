@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from data_prep import records, subwords, tryon
-from keras_models import classification, educated, learning_machine, perceptual, transformer
+from data_prep import subwords, tryon
+from keras_models import classification, educated, learning_machine, transformer
 from keras_models.viton import try_on
-from pipelines import config, strategy, trainer
-from support import tiny_classifier
+from support import learners, tiny_classifier
+from support.learners import LEARNERS, SEED
 
 # What in HLO reaches out of a program. A custom call may be anything: of these the targets are listed that compute, on
 # the spot: TopK is XLA:CPU's own, of tf.math.top_k; the others are products and what is fused with them.
@@ -24,12 +24,11 @@ COMPUTING = {'TopK', '__onednn$matmul', '__onednn$softmax', '__onednn$layernorm'
 UPDATES = ('Const|Placeholder|NoOp|Identity|IdentityN|Pack|Cast|Pow|AddV2|Mul|Minimum|DivNoNan|ReadVariableOp|'
            'AssignVariableOp|AssignAddVariableOp|ResourceApplyAdam|ResourceApplyKerasMomentum')
 LAYERS = '(?!SparseTensor).*(Conv|MatMul|Einsum|BatchNorm|Pool)'
-SEED = tf.constant([1, 2])
 
 
 class HotPath(NamedTuple):
     """`whole` calls `compiled` and does what is to be done besides; `arguments` are of `compiled`, and `stage` says how
-    far XLA is to bring it: see LEARNERS."""
+    far XLA is to bring it: see STARTED."""
     whole: tf.types.experimental.ConcreteFunction
     compiled: tf.types.experimental.GenericFunction
     arguments: tuple
@@ -74,64 +73,26 @@ def assert_stays_on_the_device(function, *arguments, stage='optimized_hlo'):
 
 # ---- Training: forward and backward of every paper's network
 
-def pictures(side):
-    return {'image': tf.zeros([4, side, side, 3]), 'label': tf.range(4)}
-
-
-PAIRS = {'inputs': tf.ones([4, 8], tf.int32), 'targets': tf.ones([4, 8], tf.int32)}
-PEOPLE = {name: tf.zeros([2, 64, 64, channels]) for name, channels in {
-    'image': 3, 'agnostic': 3, 'pose': 3, 'cloth': 3, 'cloth_mask': 1}.items()} | {
-        name: tf.zeros([2, 64, 64], tf.int32) for name in ('parse', 'agnostic_parse')} | {'real': tf.ones([2])}
-SMALL_PEOPLE = ['input.size=[64, 64]', 'model.size=[64, 64]', 'model.low=[32, 32]', 'model.features=narrow',
-                *(f'model.{part}.width=0.0625' for part in ('segmentation', 'geometric_matching', 'alias'))]
-LAYERS_OF_A_PRELU_NET = '["3x3, 8", "2x2 maxpool, /2", "2x2, 8", "2x2 maxpool, /2", "spp, {3, 2, 1}", "fc, 16"]'
-# Configuration, what makes it small, a batch, and how far XLA is to bring it: to the program it runs, or, where XLA:CPU
-# would take minutes for that, to the one it starts with, in which whatever asks the host is already.
-LEARNERS = {
-    'Transformer': ('wmt14_en_de_base', ['data.vocab_size=40', 'model.vocab_size=40', 'model.N=1', 'model.d_model=16',
-                                         'model.d_ff=32', 'model.h=2'], PAIRS, 'optimized_hlo'),
-    'AlexNet': ('alexnet_imagenet', ['model.classes=5', 'input.crop=64', 'model.width=0.0625'], pictures(64),
-                'optimized_hlo'),
-    'VGG': ('vgg_d_imagenet', ['model.classes=5', 'input.crop=32', 'model.width=0.03125'], pictures(32),
-            'optimized_hlo'),
-    'PReLU net': ('prelu_a_imagenet', ['model.classes=5', 'input.crop=28', f'model.layers={LAYERS_OF_A_PRELU_NET}'],
-                  pictures(28), 'optimized_hlo'),
-    'segmentation': ('viton_hd_segmentation', SMALL_PEOPLE, PEOPLE, 'hlo'),
-    'geometric matching': ('viton_hd_geometric_matching',  # XLA has no normalisation over several replicas
-                           [*SMALL_PEOPLE, 'model.geometric_matching.synchronized=false'], PEOPLE, 'hlo'),
-    'ALIAS': ('viton_hd_alias', SMALL_PEOPLE, PEOPLE, 'hlo'),
-}
-
-
-class Undriven(trainer.Trainer):
-    """A trainer without data."""
-
-    def _dataset(self, split):
-        return None
-
-
 @pytest.fixture(scope='module')
 def learner(tmp_path_factory):
-    """The trainer of one of LEARNERS, the features of its perceptual loss of two maps each; made once."""
-    folder = str(tmp_path_factory.mktemp('examples'))
-    records.write_manifest(folder, [], (), {}, {'padding': 40})
-
-    @functools.cache
-    def made(name):
-        file, overrides, *_ = LEARNERS[name]
-        resolved = config.load(file, [*overrides, 'train.jit=true', 'train.strategy=one_device'])
-        return Undriven(resolved, strategy.make(resolved.train), folder, True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(perceptual, 'load', lambda path: perceptual.build(dict.fromkeys(perceptual.CHANNELS, 2)))
-        yield made
+    """The compiled trainer of one of LEARNERS, made once."""
+    with learners.making(str(tmp_path_factory.mktemp('examples'))) as make:
+        yield functools.cache(lambda name: make(name, True))
 
 
-@pytest.mark.parametrize('name', LEARNERS)
+# How far XLA is to bring a step: to the program it runs, or, where XLA:CPU would take minutes for that, to the one it
+# starts with, in which whatever asks the host is already.
+STARTED = {'segmentation', 'geometric matching', 'ALIAS'}
+
+
+@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow if name in (
+    'geometric matching', 'ALIAS') else ()) for name in LEARNERS])
 def test_a_training_step_is_one_cluster_and_updates(name, learner):
-    *_, batch, stage = LEARNERS[name]
+    *_, batch = LEARNERS[name]
     it = learner(name)
     assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
-    assert_stays_on_the_device(it._compute, batch, SEED, False, stage=stage)
+    assert_stays_on_the_device(it._compute, batch, SEED, False,
+                               stage='hlo' if name in STARTED else 'optimized_hlo')
 
 
 # ---- Serving, and looking up
@@ -143,7 +104,7 @@ def beam_search() -> HotPath:
     asked = transformer.Inference(extra_length=4)
     served = transformer.serving(transformer.build(model), model, asked, tokenizer, True)
     return HotPath(served.serve.get_concrete_function(), compiled(lambda ids: served.decode_fixed(ids)),
-                   (PAIRS['inputs'],))
+                   (LEARNERS['Transformer'][-1]['inputs'],))
 
 
 def classifier() -> HotPath:
@@ -157,7 +118,7 @@ def try_on_serving(learner) -> HotPath:
     it = learner('ALIAS')
     assets = tryon.assets(it._examples, it.config.input)
     served = try_on.serving(it.nets, it.config.model, try_on.Inference(), assets, True)
-    given = {name: value[0] for name, value in PEOPLE.items() if name != 'real'} | {'removed': tf.zeros([64, 64])}
+    given = {name: value[0] for name, value in LEARNERS['ALIAS'][-1].items() if name != 'real'} | {'removed': tf.zeros([64, 64])}
     return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')
 
 
@@ -181,7 +142,7 @@ def educated_machine() -> HotPath:
 
 
 @pytest.mark.parametrize('make, inside', [(beam_search, f'{LAYERS}|While'), (classifier, LAYERS),
-                                          (try_on_serving, LAYERS), (looking_up, 'While'), (educated_machine, 'While')],
+                                          pytest.param(try_on_serving, LAYERS, marks=pytest.mark.slow), (looking_up, 'While'), (educated_machine, 'While')],
                          ids=lambda value: getattr(value, '__name__', 'inside'))
 def test_a_question_is_one_cluster(make, inside, request):
     path = make(*map(request.getfixturevalue, inspect.signature(make).parameters))

@@ -15,6 +15,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing import reduction
@@ -31,7 +32,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command(*args: str, cwd=None, input: str = '', new_process: bool = False,
-            env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+            env: dict[str, str] | None = None,
+            before: Callable[[], None] | None = None) -> subprocess.CompletedProcess:
     """Runs `python -m <args>` to its end. Returns its exit code and what it printed, as text.
 
     Args:
@@ -40,11 +42,12 @@ def command(*args: str, cwd=None, input: str = '', new_process: bool = False,
       input: its standard input.
       new_process: starts an interpreter of its own instead of forking one.
       env: its environment variables in place of `environment()`.
+      before: see `start`; of forked commands only.
     """
     if new_process:
         return subprocess.run([sys.executable, '-m', *args], cwd=cwd, env=env or environment(), capture_output=True,
                               text=True, timeout=TIMEOUT, input=input)
-    child = start(*args, cwd=cwd, input=input, env=env)
+    child = start(*args, cwd=cwd, input=input, env=env, before=before)
     out, errors = child.communicate()
     return subprocess.CompletedProcess(args, child.returncode, out, errors)
 
@@ -163,9 +166,36 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
     os.chdir(cwd)
     sys.path[:] = [cwd, *env['PYTHONPATH'].split(os.pathsep), *(path for path in sys.path if path not in (
         cwd, '', str(ROOT), str(ROOT / 'tests')))]
-    sys.argv = [args[0], *args[1:]]
     warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
     if before:
         before()
     with contextlib.suppress(BrokenPipeError):
-        runpy.run_module(args[0], run_name='__main__', alter_sys=True)
+        _run_module(args)
+
+
+def _run_module(args: list[str]) -> None:
+    sys.argv = [*args]
+    runpy.run_module(args[0], run_name='__main__', alter_sys=True)
+
+
+def run_module(args: list[str]) -> int:
+    """Runs `python -m <args>` in this process. Returns its exit code, with standard streams flushed."""
+    try:
+        _run_module(args)
+        return 0
+    except SystemExit as left:
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def tensorflow_has_started() -> bool:
+    """Whether this process has TensorFlow's devices and threads, which no forked child could use."""
+    from tensorflow.python.eager import context
+    return context.context()._initialized
