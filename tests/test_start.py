@@ -39,7 +39,7 @@ def _told(monkeypatch):
 @pytest.mark.parametrize('name', [*stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights'])
 def test_help_answers_without_tensorflow(name):
     """In 0.1 s, where importing TensorFlow takes 4."""
-    found = packages(command(f'pipelines.{name}', '--help'))
+    found = packages(command(f'pipelines.{name}', '--help', new_process=True))
     assert 'argparse' in found and not found & {'tensorflow', 'numpy', 'official', 'keras', *HEAVY}
 
 
@@ -50,7 +50,7 @@ def imported(config_file, tmp_path_factory) -> dict[str, set[str]]:
              *(part for each in QUICK for part in ('--set', each))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('PYTHONPROFILEIMPORTTIME', '1')
-        return {name: packages(command(f'pipelines.{name}', *flags)) for name in stage.STAGES}
+        return {name: packages(command(f'pipelines.{name}', *flags, new_process=True)) for name in stage.STAGES}
 
 
 @pytest.mark.parametrize('name', stage.STAGES)
