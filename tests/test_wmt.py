@@ -133,7 +133,8 @@ def test_what_cannot_be_prepared_is_one_sentence_and_no_data_set(files, tmp_path
 
 
 @pytest.mark.parametrize('damage', [lambda data: data[:len(data) // 2], lambda data: b'not gzip at all',
-                                    lambda data: data[:-6] + b'\0' * 6])
+                                    lambda data: data[:-6] + b'\0' * 6],
+                         ids=['half', 'no gzip', 'another checksum'])
 def test_a_gzip_file_cut_short_or_damaged_is_named(files, tmp_path, damage):
     (tmp_path / 'train.en.gz').write_bytes(damage(gzip.compress((tmp_path / 'train.en').read_bytes())))
     with pytest.raises(UserError, match=r'train\.en\.gz is not a whole gzip file'):
