@@ -10,8 +10,8 @@ import pytest  # noqa: E402
 
 from support import text_data, tiny_text_model  # noqa: E402
 
-pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order', 'support.skips',
-                  'support.ids', 'support.drawn']
+pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
+                  'support.skips', 'support.ids', 'support.drawn']
 
 
 @pytest.fixture(scope='session')

@@ -14,7 +14,7 @@ HEAVY = 'import tensorflow\n'
 
 
 def test_a_command_starts_without_heavy_imports(tmp_path):
-    """Ruff's TID253 checks what each of these files imports before it has read its flags, and no other file."""
+    """TID253 checks what each of these files imports before it has read its flags, and no other file."""
     commands = [*stage.STAGES, 'predict', 'features', 'run', 'import_weights', 'lineage', 'reproduce']
     (tmp_path / 'pipelines').mkdir()
     for name in (*commands, 'trainer'):

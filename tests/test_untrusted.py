@@ -62,7 +62,7 @@ CAUGHT_BY_THE_WALK = [
     ('np.load(f, allow_pickle=flag)', 'allow_pickle'), ('keras.models.load_model(f)', 'load_model'),
     ('net.load_weights(f)', 'load_weights'), ('keras.layers.deserialize(c)', 'deserialize'),
     ('tar.extract(x)', 'extract'), ('tarfile.open(x).extractall()', 'extractall')]
-HARMLESS = ['re.compile(x)', 'np.load(f, allow_pickle=False)', 'run(x, shell=False)', 'tf.train.load_checkpoint(f)']
+HARMLESS = ['re.compile(x)', 'np.load(f, allow_pickle=False)', 'run(x, shell=False)', 'tf.io.read_file(f)']
 
 
 def findings(tree: ast.AST) -> set[str]:
@@ -85,7 +85,8 @@ def findings(tree: ast.AST) -> set[str]:
 
 
 def test_nothing_that_runs_what_a_file_says():
-    assert {f'{name}: {what}' for name, text in SOURCES.items() for what in findings(ast.parse(text))} == ALLOWED
+    found = {f'{name}: {what}' for name, text in SOURCES.items() for what in findings(ast.parse(text))}
+    assert found == ALLOWED
 
 
 def test_the_walk_finds_what_it_is_for():
@@ -99,12 +100,14 @@ def test_ruff_finds_what_it_is_for(tmp_path):
     for number, (text, _) in enumerate(CAUGHT_BY_RUFF):
         (tmp_path / 'pipelines' / f'{number}.py').write_text(f'{text}\n')
     found = linters.ruff(tmp_path)
-    assert not [text for number, (text, code) in enumerate(CAUGHT_BY_RUFF) if (str(number), code) not in found]
+    for number, (text, code) in enumerate(CAUGHT_BY_RUFF):
+        assert (str(number), code) in found, text
 
 
 def test_every_exception_from_a_rule_is_named_here():
     assert not [name for name, text in SOURCES.items() if re.search(r'ruff: *noqa|noqa(?!: [A-Z])', text)]
-    found = {(name, code) for name, text in SOURCES.items() for codes in re.findall(r'# noqa: ([A-Z\d, ]+)', text)
+    found = {(name, code) for name, text in SOURCES.items()
+             for codes in re.findall(r'# noqa: ([A-Z\d, ]+)', text)
              for code in re.findall(r'\b(?:S|T|TID)\d+', codes)}
     assert found == set(EXCEPTIONS)
     assert all((ROOT / 'tests' / test).exists() for test in EXCEPTIONS.values())

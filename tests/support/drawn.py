@@ -1,6 +1,6 @@
 """A pytest plugin: inputs that Hypothesis draws are the same in every run, on every machine, and few.
 
-Whoever looks for a new counterexample asks for more of them: `@settings(max_examples=5000, derandomize=False)`.
+To look for new counterexamples, draw more: `@settings(max_examples=5000, derandomize=False)`.
 """
 import hypothesis
 

@@ -1,7 +1,6 @@
-"""A pytest plugin: Python's collector of garbage does not search what imports and the collection of tests made.
+"""A pytest plugin: Python's garbage collector does not search what imports and the collection of tests made.
 
-None of it is garbage, and there is a lot of it: to search it took 4 of the 16 s of a collection, and 1 s after
-each file.
+None of it is garbage. To search it took 4 of the 16 CPU seconds of a collection, and 0.8 after each file.
 """
 import gc
 

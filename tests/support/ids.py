@@ -1,4 +1,4 @@
-"""A pytest plugin: parameters of tests name themselves, so that `[rate=0.5-not_jit]` stands where `[0.5-False]` would.
+"""A pytest plugin: parameters of tests name themselves: `[rate=0.5-not_jit]` in place of `[0.5-False]`.
 
 A lambda is called as its argument is; where nothing else tells two of them apart, the test gives `ids`.
 """
@@ -47,12 +47,13 @@ def _words(value) -> str | None:
         return ('x' if sizes else ', ').join(map(_part, value)) or '[]'
     if isinstance(value, set | frozenset):
         return ', '.join(sorted(map(_part, value))) or '{}'
-    name = getattr(value, '__name__', getattr(value, 'name', None))  # of a function, a class, a type of TensorFlow's
+    name = getattr(value, '__name__', getattr(value, 'name', None))  # a function, a class, a tf.DType
     return name if isinstance(name, str) else None
 
 
 def _part(value) -> str:
-    return f'({_words(value)})' if isinstance(value, dict | list | tuple | set) and value else str(_words(value))
+    inside = isinstance(value, dict | list | tuple | set) and value
+    return f'({_words(value)})' if inside else str(_words(value))
 
 
 def _text(value: str | bytes) -> str:

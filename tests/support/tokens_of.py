@@ -1,4 +1,4 @@
-"""A command: the ids of lines by the tokenizer of a SavedModel, and the text they give back. JSON in, JSON out."""
+"""A command: prints the ids of lines by a SavedModel's tokenizer, and the text of those ids, as JSON."""
 import json
 import sys
 

@@ -14,7 +14,7 @@ def fill(model, seed=0):
 
 
 def published(path, config, change=None):
-    """A file as Keras Applications publishes it, in the names of Keras 1, with random weights; layer -> values."""
+    """Writes random weights as Keras Applications publishes them, in Keras 1's names. Returns them by layer."""
     layers, values = {}, np.random.default_rng(0)
     for name, shapes in vgg._shapes(config).items():
         theirs = {'fc6': 'fc1', 'fc7': 'fc2', 'fc8': 'predictions'}
