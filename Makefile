@@ -1,4 +1,4 @@
-# make run: the demo, from a fresh clone to a pushed model.   make lint: ruff and mypy.
+# make run: the demo, from a fresh clone to a pushed model.   make lint: ruff, import-linter and mypy.
 # make test: the tests that prove every system.   make test-all: those of the slow tier, too.
 # make torch: PyTorch, which only makes the references of the tests again (pytest -m torch).
 # make bench: our rates beside peers', in an environment of theirs.
@@ -26,7 +26,7 @@ test: install
 	$(BIN)/python -m pytest -n 2
 
 test-all: install
-	$(BIN)/python -m pytest -n 2 -m 'not torch'
+	$(BIN)/python -m pytest -n 2 -m 'not torch and not browser and not cluster'
 
 torch: install
 	$(BIN)/python -m pip install --quiet torch==2.13.0
@@ -43,6 +43,7 @@ $(VENV)-bench/.installed: requirements.lock setup.py
 
 lint: install
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 clean:

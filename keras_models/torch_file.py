@@ -6,7 +6,7 @@ still are. A pickle is a program that can call any function there is. Here a mac
 instructions a state dict needs and the few functions in `_CALLS`, which are its own; everything else is refused.
 """
 import io
-import pickletools
+import pickletools  # noqa: TID251 (it takes a pickle apart and runs nothing)
 import zipfile
 from collections.abc import Callable
 from typing import Any

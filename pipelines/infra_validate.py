@@ -51,7 +51,8 @@ def serve_warmup(saved_model: str) -> int:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the tokenizer's ops, as TensorFlow Serving does)
     from tensorflow_serving.apis import prediction_log_pb2
-    signature = tf.saved_model.load(saved_model).signatures['serving_default']
+    model = tf.saved_model.load(saved_model)  # noqa: TID251 (after check_hashes)
+    signature = model.signatures['serving_default']
     if must_compile(saved_model):
         raise ValueError('it holds functions that must be compiled by XLA, which TensorFlow Serving refuses; '
                          'export with export.jit: false')

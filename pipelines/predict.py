@@ -45,7 +45,7 @@ def load(path: str):
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
             description = json.loads(file.read())
         strategy.share_cores(getattr(_module(description), 'AT_ONCE', 1))
-        model = tf.saved_model.load(path)
+        model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
         model.description = description
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '

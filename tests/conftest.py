@@ -1,14 +1,17 @@
 """What every test finds: the plugins of the runner, the tiers, and small data and models shared by many files."""
+import gc
 import os
 import pathlib
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+gc.disable()  # support/garbage.py switches it on again once the tests are collected
 
 import pytest  # noqa: E402
 
 from support import text_data, tiny_text_model  # noqa: E402
 
-pytest_plugins = ['support.cost', 'support.tensorflow_state', 'support.order', 'support.skips']
+pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
+                  'support.skips', 'support.ids', 'support.drawn']
 
 
 @pytest.fixture(scope='session')

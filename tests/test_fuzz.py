@@ -21,7 +21,8 @@ def test_inputs_follow_from_seed_and_number(tmp_path):
 
 @pytest.mark.parametrize('read, expected', [
     (lambda data: [], 'accepted'), (lambda data: ['part-0.x is bad'], 'refused'), (lambda data: ['bad'], 'finding'),
-    (lambda data: ['part-0.\x1b[2J'], 'finding'), (lambda data: {}['x'], 'finding')])
+    (lambda data: ['part-0.\x1b[2J'], 'finding'), (lambda data: {}['x'], 'finding')],
+    ids=['accepted', 'refused with its place', 'refused without', 'refused with a control character', 'raised'])
 def test_what_counts_as_a_finding(tmp_path, read, expected):
     fed = fuzz.Fed(READERS['shard'], tmp_path, seed=7)
     fed.read = read

@@ -159,7 +159,8 @@ def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, rea
 
 
 @pytest.mark.parametrize('data', [encoded()[:-2], encoded()[:-200], encoded('PNG')[:-40], png_of(90, 60),
-                                  encoded('JPEG', 'CMYK')[:-300]])
+                                  encoded('JPEG', 'CMYK')[:-300]],
+                         ids=['JPEG by its end', 'JPEG', 'PNG', 'PNG by all but its header', 'JPEG of CMYK'])
 def test_what_was_cut_short_is_refused(data):
     with pytest.raises(images.Unreadable, match='damaged or cut short: it cannot be decoded'):
         load(data)

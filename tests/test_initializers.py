@@ -21,7 +21,8 @@ def test_backward_deviations_are_those_of_section_2_2(filters, deviation):
     (lambda: initializers.he('forward', 1.0), (9 * 32) ** -0.5),
     (initializers.xavier, (9 * 32) ** -0.5),
     (initializers.glorot, (2 / (9 * (32 + 128))) ** 0.5),
-    (lambda: initializers.fixed(0.01), 0.01)])
+    (lambda: initializers.fixed(0.01), 0.01)],
+    ids=['forward', 'forward, a=0.25', 'backward, a=0.25', 'forward, a=1', 'xavier', 'glorot', 'fixed'])
 def test_deviations_and_shapes_of_the_others(initializer, deviation):
     kernel = initializer()([3, 3, 32, 128]).numpy()
     assert np.std(kernel) == pytest.approx(deviation, rel=0.02)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from test_vgg import fill, published
 
 from data_prep import UserError, imagenet, records
 from keras_models import ModelError, boxes, localisation, vgg
@@ -15,6 +14,7 @@ from pipelines import checkpoints, config, export
 from pipelines.pipeline import Pipeline
 from support.commands import command
 from support.tiny_classifier import Assets, jpeg, png
+from support.vgg_weights import fill, published
 
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
 SEED = tf.constant([1, 2])

@@ -3,8 +3,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 import types
 
@@ -163,9 +161,3 @@ def test_commands_on_an_empty_destination(destination, capsys, flag, sentence):
         command(destination, flag)
     assert leave.value.code == 2
     assert re.fullmatch(f'error: {sentence}.*{destination}.*\n', capsys.readouterr().err)
-
-
-def test_help_does_not_import_tensorflow():
-    script = ('import sys\nfrom pipelines import push\ntry: push.main(["--help"])\n'
-              'except SystemExit: sys.exit("tensorflow" in sys.modules)')
-    subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, capture_output=True)

@@ -1,18 +1,17 @@
 """Subwords of every kind: reversible, the same in the graph and in the Beam job, and exactly as many as asked for."""
 import collections
 import json
-import random
 import re
-import subprocess
-import sys
 import unicodedata
 
 import babel
 import pytest
 import tensorflow as tf
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from data_prep import UserError, subwords
-from support.commands import ROOT
+from support.commands import ROOT, command
 
 KINDS = {'bpe': {'subword_kind': 'bpe'}, 'unigram': {'subword_kind': 'unigram'},
          'wordpiece': {'subword_kind': 'wordpiece', 'normalization': 'nfkc'},
@@ -48,13 +47,15 @@ def back(model, ids):
     return [line.decode() for line in subwords.Tokenizer(model).detokenize(dense).numpy()]
 
 
-def random_lines(count, seed):
-    """Text of characters assigned since Unicode 3.2, so that every library normalises them alike."""
-    draw = random.Random(seed)
-    known = [chr(i) for i in range(0x110000)
-             if unicodedata.ucd_3_2_0.category(chr(i)) not in ('Cn', 'Cs')]
-    alphabets = ['abc  ▁\0\t', known[:400], known, 'éèà e\u0301\u0327 ', [*'the of and ', '漢', '\ue0e2', '##']]
-    return [''.join(draw.choices(draw.choice(alphabets), k=draw.randint(0, 30))) for _ in range(count)]
+# Characters assigned since Unicode 3.2, so that every library normalises them alike.
+KNOWN = [chr(i) for i in range(0x110000) if unicodedata.ucd_3_2_0.category(chr(i)) not in ('Cn', 'Cs')]
+ALPHABETS = ['abc  ▁\0\t', KNOWN[:400], KNOWN, 'éèà e\u0301\u0327 ', [*'the of and ', '漢', '\ue0e2', '##']]
+
+
+def lines_of(*alphabets):
+    """Some lines, each of one alphabet."""
+    return st.lists(st.one_of(*(st.lists(st.sampled_from(alphabet), max_size=30).map(''.join)
+                                for alphabet in alphabets)), min_size=5, max_size=20)
 
 
 def expected_text(line, normalization):
@@ -65,10 +66,14 @@ def expected_text(line, normalization):
 @pytest.mark.parametrize('normalization', ['nfkc', 'identity'])
 def test_word_pieces_give_back_every_string(normalization):
     model = subwords.learn(corpus() + 20 * ODD, config('wordpiece bytes', normalization=normalization))
-    lines = ODD + random_lines(500, seed=1) + corpus()
-    ids = ids_of(model, lines)
-    assert not any(subwords.UNK in row for row in ids)
-    assert back(model, ids) == [expected_text(line, normalization) for line in lines]
+
+    @given(lines_of(*ALPHABETS))
+    @example(ODD + corpus())
+    def check(lines):
+        ids = ids_of(model, lines)
+        assert not any(subwords.UNK in row for row in ids)
+        assert back(model, ids) == [expected_text(line, normalization) for line in lines]
+    check()
 
 
 def test_a_word_may_have_any_length(learned):
@@ -98,11 +103,13 @@ def greedy(line, pieces, byte_fallback):
 
 @pytest.mark.parametrize('kind', WORDPIECES)
 def test_words_are_cut_greedily_longest_piece_first(learned, kind):
-    model, draw = learned[kind], random.Random(2)
-    pieces = subwords.pieces(model)
-    joined = [''.join(draw.choices(pieces[300:], k=6)).replace('▁', ' ') for _ in range(300)]
-    lines = ODD + random_lines(200, seed=3) + joined + pieces
-    assert ids_of(model, lines) == [greedy(line, pieces, 'bytes' in kind) for line in lines]
+    model, pieces = learned[kind], subwords.pieces(learned[kind])
+
+    @given(lines_of(*ALPHABETS, [piece.replace('▁', ' ') for piece in pieces[300:]]))
+    @example(ODD + pieces)
+    def check(lines):
+        assert ids_of(model, lines) == [greedy(line, pieces, 'bytes' in kind) for line in lines]
+    check()
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -177,26 +184,16 @@ def test_what_word_pieces_cannot_have_is_refused(learned):
         subwords.processor(learned['wordpiece'])
 
 
-CHILD = '''
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-model = tf.saved_model.load(sys.argv[1])
-ids = model.tokenize(tf.constant(json.load(sys.stdin)))
-print(json.dumps([ids.numpy().tolist(), [line.decode() for line in model.detokenize(ids).numpy()]]))
-'''
-
-
 def test_a_second_process_answers_the_same(learned, tmp_path):
-    lines = ODD + random_lines(50, seed=4)
+    lines = ODD + corpus()
     tokenizer, module = subwords.Tokenizer(learned['wordpiece bytes']), tf.Module()
     module.pieces = tokenizer.resource
     module.tokenize = tf.function(lambda text: tokenizer.tokenize(text).to_tensor(subwords.PAD),
                                   input_signature=[tf.TensorSpec([None], tf.string)])
     module.detokenize = tf.function(tokenizer.detokenize, input_signature=[tf.TensorSpec([None, None], tf.int32)])
     tf.saved_model.save(module, str(tmp_path / 'model'))
-    child = subprocess.run([sys.executable, '-c', CHILD, str(tmp_path / 'model')], input=json.dumps(lines),
-                           capture_output=True, text=True, timeout=300, check=True)
-    ids, text = json.loads(child.stdout)
+    done = command('support.tokens_of', str(tmp_path / 'model'), input=json.dumps(lines))
+    assert done.returncode == 0, done.stderr
+    ids, text = json.loads(done.stdout)
     assert ids == tokenizer.tokenize(tf.constant(lines)).to_tensor(subwords.PAD).numpy().tolist()
     assert text == [expected_text(line, 'nfkc') for line in lines]

@@ -83,15 +83,8 @@ def without_stages(item):
     return dataclasses.replace(item, stages=[], scales={'paper': scale})
 
 
-@pytest.mark.parametrize('name', ITEMS)
-def test_settings_load_at_every_scale(name):
-    item = experiments.load(name)
-    for scale in item.scales:
-        scales = {scale: dataclasses.replace(item.scales[scale], stages=[])}
-        bare = dataclasses.replace(item, stages=[], scales=scales)
-        for run in reproduce.runs(bare, scale, '/folder', 'nowhere', []):
-            assert run.pipeline.config.model_module is transformer
-    assert item.title and ('Vaswani' in item.source)
+def test_every_item_names_the_paper():
+    assert all('Vaswani' in experiments.load(name).source for name in ITEMS)
 
 
 def test_computed_items_bear_their_claims_out(tmp_path):

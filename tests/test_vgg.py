@@ -1,7 +1,6 @@
 """VGG against the paper, and against Keras's own model with the same weights."""
 import dataclasses
 
-import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +9,7 @@ from tensorflow import keras
 from keras_models import ModelError, vgg
 from keras_models.vgg import Config
 from support import classifier_steps
+from support.vgg_weights import fill, published
 
 SMALL = Config(classes=5, crop=64, width=1 / 32)  # 2 x 2 places before fc6
 SEED = tf.constant([1, 2])
@@ -22,13 +22,6 @@ def randomised(config, seed=0):
     model = vgg.build(config)['classifier']
     fill(model, seed)
     return model, {layer.name: layer for layer in model.layers}
-
-
-def fill(model, seed=0):
-    draw = np.random.default_rng(seed)
-    for weight in model.weights:
-        n = np.prod(weight.shape[:-1])
-        weight.assign(draw.standard_normal(weight.shape, np.float32) * ((2 / n) ** 0.5 if n > 1 else 0.3))
 
 
 def pictures(n=2, side=64, seed=0):
@@ -136,25 +129,6 @@ def test_weights_of_keras_applications_give_keras_s_own_answer(variant, theirs, 
     found = tf.nn.softmax(ours([rgb - np.float32([123.68, 116.779, 103.939]), SEED]))
     assert 0.3 < np.max(expected) < 0.99
     np.testing.assert_allclose(found, expected, atol=1e-4)
-
-
-def published(path, config, change=None):
-    """A file as Keras Applications publishes it, in the names of Keras 1, with random weights; layer -> values."""
-    layers, values = {}, np.random.default_rng(0)
-    for name, shapes in vgg._shapes(config).items():
-        theirs = {'fc6': 'fc1', 'fc7': 'fc2', 'fc8': 'predictions'}
-        layer = theirs.get(name) or f'block{name[4]}_conv{name[6:]}'
-        layers[layer] = [values.normal(size=shape).astype(np.float32) for shape in shapes]
-    if change:
-        change(layers)
-    with h5py.File(path, 'w') as file:
-        for layer in ('input_1', *layers, 'flatten'):
-            group, names = file.create_group(layer), []
-            for part, value in zip('Wb', layers.get(layer, [])):
-                names.append(f'{layer}_{part}_1:0'.encode())
-                group[names[-1]] = value
-            group.attrs['weight_names'] = np.array(names, 'S')
-    return layers
 
 
 def test_the_published_files_older_names_are_read(tmp_path):

@@ -79,13 +79,13 @@ def test_csv_keeps_quoted_commas_and_line_ends(files, tmp_path):
     assert manifest['counts']['train']['read'] == 63
 
 
-def test_the_same_bytes_again_whatever_the_blocks(files, tmp_path):
+def test_the_same_bytes_whatever_the_blocks(files, tmp_path):
     digests = []
-    for name, block in (('a', 7), ('b', 7), ('c', 3)):
+    for name, block in (('a', 7), ('b', 3)):
         prepare(files(pairs_per_block=block), tmp_path / name)
         digests.append({str(path.relative_to(tmp_path / name)): hashlib.sha256(path.read_bytes()).hexdigest()
                         for path in sorted((tmp_path / name).rglob('*')) if path.is_file()})
-    assert digests[0] == digests[1] == digests[2]
+    assert digests[0] == digests[1]
 
 
 def test_a_message_filled_again_is_one_made_anew():
@@ -133,7 +133,8 @@ def test_what_cannot_be_prepared_is_one_sentence_and_no_data_set(files, tmp_path
 
 
 @pytest.mark.parametrize('damage', [lambda data: data[:len(data) // 2], lambda data: b'not gzip at all',
-                                    lambda data: data[:-6] + b'\0' * 6])
+                                    lambda data: data[:-6] + b'\0' * 6],
+                         ids=['half', 'no gzip', 'another checksum'])
 def test_a_gzip_file_cut_short_or_damaged_is_named(files, tmp_path, damage):
     (tmp_path / 'train.en.gz').write_bytes(damage(gzip.compress((tmp_path / 'train.en').read_bytes())))
     with pytest.raises(UserError, match=r'train\.en\.gz is not a whole gzip file'):

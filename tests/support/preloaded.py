@@ -1,5 +1,6 @@
 """Imported by the server that commands are forked from: the libraries and the project, so that no child imports them.
 """
+import gc
 import importlib
 import logging
 import pkgutil
@@ -12,6 +13,7 @@ import pipelines
 from pipelines import stage
 
 stage.quiet_libraries()
+gc.disable()
 for name in ('tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'orbit',
              'ml_metadata', 'matplotlib.pyplot', 'rich.console', 'rich.table', 'jinja2', 'sacrebleu', 'sklearn.svm'):
     importlib.import_module(name)
@@ -22,3 +24,5 @@ for package in (data_prep, keras_models, pipelines):
 logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
 # Forked with its threads gone, a started TensorFlow would hang; and no child could set up its devices.
 assert not context.context()._initialized, 'importing the project started TensorFlow'
+gc.freeze()  # no child goes through what it shares with its siblings
+gc.enable()
