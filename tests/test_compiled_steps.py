@@ -1,8 +1,6 @@
 """A compiled step of every system, with the flags XLA has for a user; elsewhere tests take the quick ones."""
 import json
 
-import pytest
-
 from support.commands import command, environment
 
 # How far a step that XLA compiled may be from TensorFlow's graph: sums of up to 1e4 float32 products in another order,

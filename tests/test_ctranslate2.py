@@ -68,7 +68,9 @@ def train(nets, c, steps=120):
         step(batch(source, 10), batch(target, 19))
 
 
-@pytest.fixture(scope='module', params=VARIANTS.values(), ids=VARIANTS)
+@pytest.fixture(scope='module', params=[
+    pytest.param(overrides, id=name, marks=() if overrides is VARIANTS['post, sinusoids'] else pytest.mark.slow)
+    for name, overrides in VARIANTS.items()])
 def model(request, tmp_path_factory):
     """Trained nets, their configuration, and the folder the engine loads."""
     c = Config(**{**BASE, **request.param})

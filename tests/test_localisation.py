@@ -360,6 +360,7 @@ def finished(place):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_a_pushed_model_that_beats_every_constant_box(place, finished):
     assert 'train: starting from the weights of runs/things/serving/things/1' in finished
     found = {name: float(value) for name, value in re.findall(r'(\w+) ([\d.]+)(?:,| on)', re.search(
@@ -371,6 +372,7 @@ def test_a_folder_becomes_a_pushed_model_that_beats_every_constant_box(place, fi
     assert 'localisation error' in report.read_text() and 'pictures have boxes' in report.read_text()
 
 
+@pytest.mark.slow
 def test_predict_writes_boxes_and_draws_them(place, finished):
     image, _ = thing(COLOURS['red'], 77)
     (place / 'new' / 'red').mkdir(parents=True)
@@ -388,6 +390,7 @@ def test_predict_writes_boxes_and_draws_them(place, finished):
     assert Image.open(place / 'predictions' / 'sheet_01.png').size[0] > 400
 
 
+@pytest.mark.slow
 def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place, finished, monkeypatch):
     monkeypatch.chdir(place)
     resolved = config.load('located.yaml')

@@ -1,7 +1,6 @@
 """The one trainer: replicas, XLA, resume, averaging and what it refuses."""
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess

@@ -118,7 +118,8 @@ def try_on_serving(learner) -> HotPath:
     it = learner('ALIAS')
     assets = tryon.assets(it._examples, it.config.input)
     served = try_on.serving(it.nets, it.config.model, try_on.Inference(), assets, True)
-    given = {name: value[0] for name, value in LEARNERS['ALIAS'][-1].items() if name != 'real'} | {'removed': tf.zeros([64, 64])}
+    given = {name: value[0] for name, value in LEARNERS['ALIAS'][-1].items() if name != 'real'}
+    given['removed'] = tf.zeros([64, 64])
     return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')
 
 
@@ -142,7 +143,8 @@ def educated_machine() -> HotPath:
 
 
 @pytest.mark.parametrize('make, inside', [(beam_search, f'{LAYERS}|While'), (classifier, LAYERS),
-                                          pytest.param(try_on_serving, LAYERS, marks=pytest.mark.slow), (looking_up, 'While'), (educated_machine, 'While')],
+                                          pytest.param(try_on_serving, LAYERS, marks=pytest.mark.slow),
+                                          (looking_up, 'While'), (educated_machine, 'While')],
                          ids=lambda value: getattr(value, '__name__', 'inside'))
 def test_a_question_is_one_cluster(make, inside, request):
     path = make(*map(request.getfixturevalue, inspect.signature(make).parameters))

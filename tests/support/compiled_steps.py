@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras_models import learning_machine
 from support import learners
 
+
 def training_step(name: str, make) -> list[float]:
     """How far the gradients of each network, and all losses, are apart: see `apart`."""
     batch = learners.LEARNERS[name][-1]
