@@ -1,12 +1,13 @@
 # make run: the demo, from a fresh clone to a pushed model.   make lint: ruff, import-linter and mypy.
 # make test: the tests that prove every system.   make test-all: those of the slow tier, too.
-# make torch: PyTorch, which only makes the references of the tests again (pytest -m torch).
+# make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
+# make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test test-all torch bench lint clean
+.PHONY: install run test test-all torch references bench lint clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +31,9 @@ test-all: install
 
 torch: install
 	$(BIN)/python -m pip install --quiet torch==2.13.0
+
+references: torch
+	PYTHONPATH=.:tests $(BIN)/python -m support.make_references
 
 bench: install $(VENV)-bench/.installed
 	$(BIN)/python -W ignore benchmarks/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench

@@ -1,9 +1,11 @@
-"""FID: the network against the same in PyTorch, the distance against closed forms."""
+"""FID: the network against the same in PyTorch, recorded, the distance against closed forms."""
 import numpy as np
 import pytest
 import scipy.linalg
 
 from keras_models import ModelError, fid
+from support import torch_zip
+from support.references import Reference
 
 
 def statistics(rows) -> fid.Statistics:
@@ -57,22 +59,19 @@ def test_pictures_are_at_no_distance_from_themselves(n):
     assert fid.distance(statistics(rows), statistics(rows + 2)) == pytest.approx(4 * 64)
 
 
-def test_the_published_networks_features_are_pytorchs(tmp_path):
-    torch = pytest.importorskip('torch')
-    from support import torch_published as twins
-    twin, path = twins.Inception(), str(tmp_path / 'inception.pth')
-    pictures = np.random.default_rng(0).uniform(0, 1, (2, 9, 7, 3)).astype(np.float32)
-    shown = torch.nn.functional.interpolate(twins.to_torch(pictures), (299, 299), mode='bilinear', align_corners=False)
-    expected = twin(2 * shown - 1).numpy()
-    torch.save(twin.state, path)
-    net = fid.load(path)
+def test_the_published_networks_features_are_pytorchs(tmp_path, monkeypatch):
+    reference = Reference('inception')
+    state = reference.weights()
+    net = fid.load(torch_zip.write(tmp_path / 'inception.pth', state))
     # torchvision's Inception-v3 has 23,834,568 parameters without its auxiliary classifier; the last layer is
     # 2048 x 1000 + 1000 of them, and the means and variances are as many as scales and offsets.
     assert not net.trainable_weights and net.count_params() == 23_834_568 - 2_049_000 + 2 * 17_216
-    found = fid.features(net, pictures)
-    assert found.shape == (2, 2048) and np.abs(expected[0] - expected[1]).mean() > 0.1
-    np.testing.assert_allclose(found, expected, atol=2e-3)
-    del twin.state['Mixed_7c.branch_pool.bn.running_var']
-    torch.save(twin.state, path)
+    found = fid.features(net, reference.uniform('images', [2, 9, 7, 3], 0, 1))
+    one, other = reference.arrays['features']
+    assert found.shape == (2, 2048) and np.abs(one - other).mean() > 0.1
+    reference.compare('features', found, atol=2e-3)
+    del state['Mixed_7c.branch_pool.bn.running_var']
+    torch_zip.write(tmp_path / 'inception.pth', state)
+    monkeypatch.setattr(fid, 'build', lambda: net)  # which takes seconds
     with pytest.raises(ModelError, match='inception.pth has no Mixed_7c.branch_pool.bn.running_var; give pt_inception'):
-        fid.load(path)
+        fid.load(str(tmp_path / 'inception.pth'))

@@ -8,9 +8,11 @@ import pytest
 import tensorflow as tf
 
 from data_prep import records, sample_people, tryon, tryon_files
-from keras_models import ModelError
+from keras_models import ModelError, fid
 from keras_models.viton import judge, try_on
 from keras_models.viton.judge import Judge
+from support import published_files, torch_zip
+from support.references import Reference
 
 SIZE = [128, 128]
 SMALL = try_on.Config(size=SIZE, low=[64, 64], segmentation={'width': 0.125}, geometric_matching={'width': 0.125},
@@ -255,17 +257,25 @@ def test_metrics_without_their_networks_are_named_with_the_remedy():
         Judge({'vgg': 'v.pth'})
 
 
-def test_published_networks_see_no_distance_between_equal_pictures(perfect, model, pairs, tmp_path):
-    torch = pytest.importorskip('torch')
-    from support import torch_published as twins
-    inception = twins.Inception()
-    inception(torch.rand(2, 3, 299, 299))
-    paths = {name: str(tmp_path / f'{name}.pth') for name in ('alexnet', 'lpips', 'inception')}
-    torch.save(twins.alexnet().state_dict(), paths['alexnet'])
-    torch.save({f'lin{layer}.model.1.weight': torch.rand(1, width, 1, 1)
-                for layer, width in enumerate((64, 192, 384, 256, 256))}, paths['lpips'])
-    torch.save(inception.state, paths['inception'])
-    judged = Judge(paths)
+def mean_colours(shown, training):
+    """In place of Inception: 48 features of an image [1, 299, 299, 3]."""
+    return tf.reshape(tf.nn.avg_pool2d(shown[:, :296, :296], 74, 74, 'VALID'), [1, 48])
+
+
+@pytest.mark.parametrize('inception', [
+    pytest.param(False, id='mean colours'),
+    pytest.param(True, id='inception', marks=pytest.mark.slow)])  # which tests/test_fid.py proves by itself
+def test_published_networks_see_no_distance_between_equal_pictures(
+        perfect, model, pairs, tmp_path, monkeypatch, inception):
+    if not inception:
+        statistics = fid.Statistics
+        monkeypatch.setattr(fid, 'load', lambda path: mean_colours)
+        monkeypatch.setattr(fid, 'Statistics', lambda: statistics(48))
+    reference = Reference('lpips')
+    judged = Judge({'alexnet': published_files.write(reference, tmp_path / 'alexnet.pth'),
+                    'lpips': torch_zip.write(tmp_path / 'lpips.pth', published_files.lins(reference)),
+                    'inception': published_files.write(Reference('inception'), tmp_path / 'inception.pth')
+                    if inception else 'unread.pth'})
     best = judged(perfect, *(each[:1] for each in pairs))
     assert math.isnan(judged.corpus()['fid'])  # there is no covariance of a single picture
     best += judged(perfect, *(each[1:] for each in pairs))

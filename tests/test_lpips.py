@@ -1,11 +1,10 @@
-"""LPIPS against its definition in PyTorch."""
+"""LPIPS against its definition in PyTorch, recorded."""
 import numpy as np
 import pytest
 
 from keras_models import ModelError, lpips
-
-torch = pytest.importorskip('torch')
-from support import torch_published as twins  # noqa: E402  which needs it
+from support import published_files, torch_zip
+from support.references import Reference
 
 
 def pictures(n=2, height=80, width=67, seed=0):
@@ -13,13 +12,16 @@ def pictures(n=2, height=80, width=67, seed=0):
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory):
+def reference():
+    return Reference('lpips')
+
+
+@pytest.fixture(scope='module')
+def folder(reference, tmp_path_factory):
     """Files in the published format, with random weights."""
     folder = tmp_path_factory.mktemp('weights')
-    torch.save(twins.alexnet().state_dict(), folder / 'alexnet.pth')
-    draw = torch.Generator().manual_seed(1)
-    torch.save({f'lin{layer}.model.1.weight': torch.rand(1, width, 1, 1, generator=draw)
-                for layer, width in enumerate((64, 192, 384, 256, 256))}, folder / 'lin.pth')
+    published_files.write(reference, folder / 'alexnet.pth')
+    torch_zip.write(folder / 'lin.pth', published_files.lins(reference))
     return folder
 
 
@@ -28,14 +30,11 @@ def net(folder):
     return lpips.load(str(folder / 'alexnet.pth'), str(folder / 'lin.pth'))
 
 
-def test_the_distance_is_pytorchs(folder, net):
-    made, true = pictures(), pictures(seed=1)
-    with torch.no_grad():
-        expected = twins.lpips(twins.alexnet(), torch.load(folder / 'lin.pth'),
-                               *(twins.to_torch(2 * each - 1) for each in (made, true)))
+def test_the_distance_is_pytorchs(reference, net):
+    made, true = (reference.uniform(name, [2, 80, 67, 3], 0, 1) for name in ('made', 'true'))
     found = lpips.distance(net, made, true)
-    assert found.shape == (2,) and expected.min() > 0.1
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert found.shape == (2,) and reference.arrays['distance'].min() > 0.1
+    reference.compare('distance', found, rtol=1e-4)
     np.testing.assert_allclose(lpips.distance(net, true, made), found, rtol=1e-5)
 
 
@@ -55,17 +54,17 @@ def test_nothing_is_trained(net):
     assert not net.trainable_variables and net.count_params() == 2_469_696  # torchvision's 61,100,840 less three dense
 
 
-def test_other_files_are_refused_with_the_key_and_the_remedy(folder, tmp_path):
+def test_other_files_are_refused_with_the_key_and_the_remedy(reference, folder, tmp_path):
     alexnet, lin, other = str(folder / 'alexnet.pth'), str(folder / 'lin.pth'), str(tmp_path / 'other.pth')
     with pytest.raises(ModelError, match='lin.pth has no features.0.weight; give torchvision'):
         lpips.load(lin, lin)
     with pytest.raises(ModelError, match='alexnet.pth has no lin0.model.1.weight; give lpips/weights/v0.1/'):
         lpips.load(alexnet, alexnet)
-    lins = torch.load(lin)
-    torch.save({**lins, 'lin1.model.1.weight': torch.rand(1, 128, 1, 1)}, other)  # of VGG-16
+    lins = published_files.lins(reference)
+    torch_zip.write(other, {**lins, 'lin1.model.1.weight': np.ones([1, 128, 1, 1], np.float32)})  # of VGG-16
     with pytest.raises(ModelError, match=r'has lin1.model.1.weight of shape \(1, 1, 128, 1\), which is '
                                          r'\(1, 1, 192, 1\) .*; give lpips'):
         lpips.load(alexnet, other)
-    torch.save({**lins, 'lin2.model.1.weight': -torch.rand(1, 384, 1, 1)}, other)
+    torch_zip.write(other, {**lins, 'lin2.model.1.weight': -lins['lin2.model.1.weight']})
     with pytest.raises(ModelError, match='other.pth has a lin2.model.1.weight below zero'):
         lpips.load(alexnet, other)

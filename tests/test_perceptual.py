@@ -1,4 +1,4 @@
-"""Eq. (16) by hand, and VGG-19 against the same network in PyTorch and against our own."""
+"""Eq. (16) by hand, and VGG-19 against the same network in PyTorch, recorded, and against our own."""
 import dataclasses
 
 import h5py
@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from keras_models import ModelError, perceptual, published, vgg
 from pipelines import checkpoints
+from support import published_files, torch_zip
+from support.references import Reference
 
 ONES = [1.0] * 5
 SMALL = vgg.Config(variant='E', classes=3, crop=32, width=1 / 16)
@@ -44,18 +46,13 @@ def of_ours(nets, picture):
 
 
 def test_torchvisions_file_gives_torchs_features(tmp_path):
-    torch = pytest.importorskip('torch')
-    from support import torch_published as twins
-    twin, path = twins.vgg19(), str(tmp_path / 'vgg19-dcbb9e9d.pth')
-    torch.save(twin.state_dict(), path)
-    picture = pictures(1)
-    with torch.no_grad():
-        expected = twins.vgg19_features(twin, twins.to_torch((picture + 1) / 2))
-    found = perceptual.features(perceptual.load(path), picture)
+    reference = Reference('vgg19')
+    path = published_files.write(reference, tmp_path / 'vgg19-dcbb9e9d.pth')
+    found = perceptual.features(perceptual.load(path), reference.uniform('image', [1, 48, 33, 3]))
     assert [maps.shape[-1] for maps in found] == [64, 128, 256, 512, 512]
-    for ours, theirs in zip(found, map(twins.to_numpy, expected), strict=True):
-        assert theirs.std() > 0.1
-        np.testing.assert_allclose(ours, theirs, atol=2e-4 * theirs.max())
+    for number, maps in enumerate(found, 1):
+        assert reference.deviation(f'relu{number}_1') > 0.1
+        reference.compare(f'relu{number}_1', maps, atol=2e-4 * reference.arrays[f'relu{number}_1'].max())
 
 
 def test_a_run_of_ours_gives_its_own_features_of_any_width(checkpoint):
@@ -142,14 +139,15 @@ def test_another_file_is_refused_with_the_key_and_the_remedy(tmp_path):
 
 
 def test_torchvisions_vgg16_is_refused(tmp_path):
-    torch = pytest.importorskip('torch')
     path = str(tmp_path / 'vgg16.pth')
-    torch.save({f'features.{number}.{part}': torch.zeros(shape) for number, before, width in (
-        (0, 3, 64), (2, 64, 64), (5, 64, 128), (7, 128, 128), (10, 128, 256), (12, 256, 256), (14, 256, 256),
-        (17, 256, 512)) for part, shape in (('weight', (width, before, 3, 3)), ('bias', (width,)))}, path)
+    torch_zip.write(path, {
+        f'features.{number}.{part}': np.zeros(shape, np.float32) for number, before, width in (
+            (0, 3, 64), (2, 64, 64), (5, 64, 128), (7, 128, 128), (10, 128, 256), (12, 256, 256),
+            (14, 256, 256), (17, 256, 512))
+        for part, shape in (('weight', (width, before, 3, 3)), ('bias', (width,)))})
     with pytest.raises(ModelError, match='vgg16.pth has no features.16.weight; give torchvision'):
         perceptual.load(path)
-    torch.save({'features.0.weight': torch.zeros(64, 3, 5, 5)}, path)
+    torch_zip.write(path, {'features.0.weight': np.zeros([64, 3, 5, 5], np.float32)})
     with pytest.raises(ModelError, match=r'vgg16.pth has features.0.weight of shape \(5, 5, 3, 64\), which is '
                                          r'\(3, 3, 3, 64\) \(height, width, maps, kernels\) in'):
         perceptual.load(path)

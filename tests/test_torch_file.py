@@ -2,23 +2,45 @@
 import os
 import pathlib
 import pickle
+import shutil
 import struct
 import zipfile
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_models import ModelError, torch_file
+from support import torch_zip
+from support.references import FILES, Reference, sha256
 
-torch = pytest.importorskip('torch')
+PICKLE = 'plain/data.pkl'
+NET = ['0.weight', '0.bias', '1.weight', '1.bias', '1.running_mean', '1.running_var', '1.num_batches_tracked',
+       '2.bias', '2.weight_orig', '2.weight_u', '2.weight_v']
 
 
-def saved(path, value, **kwargs) -> str:
-    torch.save(value, path, **kwargs)
-    return str(path)
+@pytest.fixture(scope='module')
+def reference():
+    """What PyTorch has in the files of tests/references/torch_files."""
+    return Reference('torch_files')
 
 
-def rewritten(path, change, name='file/data.pkl', **options) -> str:
+def saved(name: str) -> str:
+    """A file that `torch.save` wrote."""
+    return str(FILES / f'{name}.pth')
+
+
+def compare(reference, name: str, found) -> None:
+    """Compares a file's tensors with PyTorch's, and their order."""
+    expected = reference.within(f'{name}/')
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        assert not found[key].flags.writeable
+        np.testing.assert_array_equal(found[key], value, strict=True)
+
+
+def rewritten(path, change, name=PICKLE, **options) -> str:
     """The archive with one member changed, its checksums right."""
     with zipfile.ZipFile(path) as archive:
         members = {member: archive.read(member) for member in archive.namelist()}
@@ -32,71 +54,70 @@ def rewritten(path, change, name='file/data.pkl', **options) -> str:
 
 @pytest.fixture
 def file(tmp_path) -> str:
-    return saved(tmp_path / 'file.pth', {'a': torch.arange(6.0).reshape(2, 3), 'b': torch.ones(2)})
+    return str(shutil.copy(saved('plain'), tmp_path / 'file.pth'))
 
 
-def network():
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4),
-                               torch.nn.utils.spectral_norm(torch.nn.Linear(5, 6)))
+def test_the_files_are_those_that_were_recorded(reference):
+    assert {path.name: sha256(path) for path in FILES.iterdir()} == reference.files
 
 
 @pytest.mark.parametrize('protocol', [2, 3, 4, 5])
-def test_a_networks_state_dict(tmp_path, protocol):
-    state = network().state_dict()
-    found = torch_file.read(saved(tmp_path / 'net.pth', state, pickle_protocol=protocol))
-    assert list(found) == list(state) and '2.weight_orig' in found
-    for name, value in state.items():
-        assert found[name].dtype == value.numpy().dtype and not found[name].flags.writeable
-        np.testing.assert_array_equal(found[name], value.numpy())
-    assert found['1.num_batches_tracked'].shape == ()
+def test_a_networks_state_dict(reference, protocol):
+    found = torch_file.read(saved(f'net-protocol-{protocol}'))
+    assert list(found) == NET and found['1.num_batches_tracked'].shape == ()
+    compare(reference, f'net-protocol-{protocol}', found)
 
 
-def test_parameters_are_tensors(tmp_path):
-    found = torch_file.read(saved(tmp_path / 'net.pth', dict(network().named_parameters())))
+def test_parameters_are_tensors(reference):
+    found = torch_file.read(saved('parameters'))
     assert found['0.weight'].shape == (4, 3, 3, 3)
+    compare(reference, 'parameters', found)
 
 
 @pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32', 'float64', 'int8', 'int16', 'int32', 'int64',
                                    'uint8', 'bool'])
-def test_every_type(tmp_path, dtype):
-    values = torch.tensor([0, 1, -3.140625, 65280, float('inf'), 1e-7] if 'float' in dtype else [0, 1, 100]).to(
-        getattr(torch, dtype))
-    found = torch_file.read(saved(tmp_path / 'file.pth', {'x': values}))['x']
+def test_every_type(reference, dtype):
+    found = torch_file.read(saved('types'))[dtype]
     assert found.dtype == ('float32' if dtype == 'bfloat16' else dtype)
-    np.testing.assert_array_equal(found, (values.float() if dtype == 'bfloat16' else values).numpy())
+    np.testing.assert_array_equal(found, reference.arrays[f'types/{dtype}'], strict=True)
+    if 'float' in dtype:
+        assert found[2] == -3.140625 and found[4] == np.inf and 0 <= found[5] < 1.2e-7
+    else:
+        assert list(found) == [0, 1, 100 if dtype != 'bool' else 1]
 
 
-def test_views_and_what_shares_memory(tmp_path):
+def test_views_and_what_shares_memory(reference):
     """Strides, offsets and one storage for all."""
-    x = torch.arange(120.0).reshape(2, 3, 4, 5)
-    views = {'whole': x, 'channels last': x.permute(0, 2, 3, 1), 'every other': x[1, ::2, 1:, ::3],
-             'one': x[0, 0, 0, 3], 'none': x[:0], 'own': torch.empty(0, 3)}
-    path = saved(tmp_path / 'file.pth', views)
-    found = torch_file.read(path)
-    for name, value in views.items():
-        np.testing.assert_array_equal(found[name], value.numpy(), strict=True)
+    found = torch_file.read(saved('views'))
+    compare(reference, 'views', found)
     assert np.shares_memory(found['whole'], found['every other'])
-    assert os.path.getsize(path) < 5 * x.nbytes + 2000
-    assert found['channels last'].strides == tuple(4 * step for step in views['channels last'].stride())
+    assert found['channels last'].strides == (4 * 60, 4 * 5, 4 * 1, 4 * 20)
+
+
+def test_the_files_our_tests_write_read_like_those_of_torch_save(reference, tmp_path):
+    """tests/support/torch_zip.py, of whose files `pytest -m torch` shows that PyTorch reads them."""
+    path = torch_zip.write(tmp_path / 'net.pth', torch_file.read(saved('net-protocol-2')))
+    compare(reference, 'net-protocol-2', torch_file.read(path))
 
 
 def test_big_endian(file):
     def swap(data):
         return np.frombuffer(data, '<f4').astype('>f4').tobytes()
     plain = torch_file.read(file)
-    for member in ('file/data/0', 'file/data/1'):
+    for member in ('plain/data/0', 'plain/data/1'):
         rewritten(file, swap, member)
-    rewritten(file, lambda _: b'big', 'file/byteorder')
+    rewritten(file, lambda _: b'big', 'plain/byteorder')
     swapped = torch_file.read(file)
     for name, value in plain.items():
         np.testing.assert_array_equal(swapped[name], value, strict=True)
     with pytest.raises(ModelError, match="unknown byte order, b'middle'"):
-        torch_file.read(rewritten(file, lambda _: b'middle', 'file/byteorder'))
+        torch_file.read(rewritten(file, lambda _: b'middle', 'plain/byteorder'))
 
 
 def test_without_a_mark_the_order_is_little(file):
     plain = torch_file.read(file)['a']
-    np.testing.assert_array_equal(torch_file.read(rewritten(file, lambda _: None, 'file/byteorder'))['a'], plain)
+    unmarked = rewritten(file, lambda _: None, 'plain/byteorder')
+    np.testing.assert_array_equal(torch_file.read(unmarked)['a'], plain)
 
 
 class Call:
@@ -109,34 +130,40 @@ class Call:
         return self.function, self.arguments
 
 
-@pytest.mark.parametrize('function, name', [(os.system, 'posix.system'), (eval, '(builtins|__builtin__).eval'),
-                                            (getattr, '(builtins|__builtin__).getattr'), (pathlib.Path, 'pathlib.Path'),
-                                            (torch.load, 'torch.serialization.load')])
+@pytest.mark.parametrize('name, function', [
+    ('system', 'posix.system'), ('eval', '(builtins|__builtin__).eval'),
+    ('getattr', '(builtins|__builtin__).getattr'), ('path', 'pathlib.Path'),
+    ('load', 'torch.serialization.load')])
 @pytest.mark.parametrize('protocol', [2, 4])
-def test_nothing_is_executed(tmp_path, function, name, protocol):
-    mark = tmp_path / 'executed'
-    argument = f'touch {mark}' if function is os.system else f'open({str(mark)!r}, "w")'
-    path = saved(tmp_path / 'file.pth', {'a': torch.ones(1), 'b': Call(function, argument)}, pickle_protocol=protocol)
-    with pytest.raises(ModelError, match=rf"file.pth asks for '{name}', .* nothing of it was executed"):
+def test_nothing_is_executed(tmp_path, monkeypatch, name, function, protocol):
+    monkeypatch.chdir(tmp_path)
+    path = saved(f'call-{name}-protocol-{protocol}')
+    with pytest.raises(ModelError, match=rf"pth asks for '{function}', .* nothing of it was executed"):
         torch_file.read(path)
-    assert not mark.exists()
-    pickle.loads(pickle.dumps(Call(os.system, f'touch {mark}')))  # noqa: S301  it would have been
-    assert mark.exists()
+    assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_state_dict_is_refused_with_the_remedy(tmp_path):
+def test_a_pickle_that_is_executed_would_have_left_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile(saved('call-system-protocol-2')) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith('data.pkl')]
+        assert b'posix\nsystem' in archive.read(name) and b'touch executed' in archive.read(name)
+    pickle.loads(pickle.dumps(Call(os.system, 'touch executed')))  # noqa: S301  to show it
+    assert (tmp_path / 'executed').exists()
+
+
+@pytest.mark.parametrize('name, what', [
+    ('tensor', 'holds no tensors by name'), ('number', "holds 'epoch', which is no named tensor"),
+    ('escape', r"holds 'red.x1b.31m', which is no named tensor"),
+    ('nested', "holds 'model', which is no named tensor"),
+    ('rate', "holds more than tensors by name .the pickle's BINFLOAT"), ('list', 'holds no tensors by name'),
+    ('module', "asks for 'torch.nn.modules.container.Sequential'"),
+    ('complex', "asks for 'torch.ComplexFloatStorage'"),
+    ('sparse', "asks for 'torch._utils._rebuild_sparse_tensor'")])
+def test_what_is_no_state_dict_is_refused_with_the_remedy(name, what):
     remedy = r'give the state dict of one network, torch.save\(network.state_dict\(\), path\)'
-    for value, what in ((torch.ones(2), 'holds no tensors by name'),
-                        ({'epoch': 3}, "holds 'epoch', which is no named tensor"),
-                        ({'red\x1b[31m': torch.ones(1)}, r"holds 'red.x1b.31m', which is no named tensor"),
-                        ({'model': {'a': torch.ones(1)}}, "holds 'model', which is no named tensor"),
-                        ({'rate': 0.1}, "holds more than tensors by name .the pickle's BINFLOAT"),
-                        ([torch.ones(1)], 'holds no tensors by name'),
-                        (network(), "asks for 'torch.nn.modules.container.Sequential'"),
-                        ({'x': torch.ones(2, dtype=torch.complex64)}, "asks for 'torch.ComplexFloatStorage'"),
-                        ({'x': torch.ones(2).to_sparse()}, "asks for 'torch._utils._rebuild_sparse_tensor'")):
-        with pytest.raises(ModelError, match=f'file.pth {what}.*{remedy}'):
-            torch_file.read(saved(tmp_path / 'file.pth', value))
+    with pytest.raises(ModelError, match=f'refused-{name}.pth {what}.*{remedy}'):
+        torch_file.read(saved(f'refused-{name}'))
 
 
 def test_files_of_other_kinds(tmp_path, file):
@@ -168,34 +195,33 @@ def test_a_damaged_storage_is_refused(file):
     assert data.count(values) == 1
     with open(file, 'wb') as stream:
         stream.write(data.replace(values, values[::-1]))
-    with pytest.raises(ModelError, match="damaged or cut off .Bad CRC-32 for file 'file/data/0'"):
+    with pytest.raises(ModelError, match="damaged or cut off .Bad CRC-32 for file 'plain/data/0'"):
         torch_file.read(file)
 
 
-def test_sizes_that_are_not_so(tmp_path, file):
-    with pytest.raises(ModelError, match="lacks its member 'file/data/1'"):
-        torch_file.read(rewritten(file, lambda _: None, 'file/data/1'))
-    with pytest.raises(ModelError, match=r"'file/data/0' has 20 bytes, which should be 6 elements of 4"):
-        torch_file.read(rewritten(file, lambda data: data[4:], 'file/data/0'))
+def test_sizes_that_are_not_so(file):
+    with pytest.raises(ModelError, match="lacks its member 'plain/data/1'"):
+        torch_file.read(rewritten(file, lambda _: None, 'plain/data/1'))
+    with pytest.raises(ModelError, match=r"'plain/data/0' has 20 bytes, which should be 6 elements of 4"):
+        torch_file.read(rewritten(file, lambda data: data[4:], 'plain/data/0'))
     with pytest.raises(ModelError, match='1,000,000 elements made of 1; save a clone'):
-        torch_file.read(saved(tmp_path / 'file.pth', {'x': torch.ones(1).expand(1000, 1000)}))
+        torch_file.read(saved('refused-expanded'))
 
 
 def test_no_archive_grows(tmp_path, file):
     """Neither compressed members nor members that lie in the same bytes."""
     with pytest.raises(ModelError, match='is a compressed'):
         torch_file.read(rewritten(file, lambda _: bytes(1 << 24), compression=zipfile.ZIP_DEFLATED))
-    path = saved(tmp_path / 'two.pth', {'a': torch.zeros(1000), 'b': torch.zeros(1000)})
-    with open(path, 'rb') as stream:
-        data = bytearray(stream.read())
+    data = bytearray(pathlib.Path(saved('two')).read_bytes())
+    nearly = len(data) - 200
     entry = data.index(b'PK\x01\x02')
     while data[entry:entry + 4] == b'PK\x01\x02':  # every entry of the directory claims nearly the whole file
-        data[entry + 20:entry + 28] = struct.pack('<II', 9000, 9000)
+        data[entry + 20:entry + 28] = struct.pack('<II', nearly, nearly)
         entry += 46 + sum(struct.unpack('<HHH', data[entry + 28:entry + 34]))
-    with open(path, 'wb') as stream:
-        stream.write(data)
+    path = tmp_path / 'two.pth'
+    path.write_bytes(data)
     with pytest.raises(ModelError, match='overlap or are larger than the file'):
-        torch_file.read(path)
+        torch_file.read(str(path))
     with pytest.raises(ModelError, match='a pickle of over 4,194,304 bytes'):
         torch_file.read(rewritten(file, lambda data: data + bytes(1 << 22)))
 
@@ -235,103 +261,84 @@ def test_programs_that_never_end_elsewhere(file):
             torch_file.read(rewritten(file, lambda _, use=use: program(use)))
 
 
+def answer_is_a_sentence(path) -> bool:
+    """Whether a file is refused."""
+    try:
+        found = torch_file.read(str(path))
+    except ModelError as error:
+        assert str(error).startswith(str(path)) and len(str(error).splitlines()) == 1
+        return True
+    assert all(isinstance(values, np.ndarray) for values in found.values())
+    return False
+
+
+def damage(good: bytes, write, start: int = 0) -> None:
+    """Replaces one to three bytes after `start`, 500 times: arrays or a ModelError, and nothing else.
+
+    write: makes a file of the damaged bytes; returns its path.
+    """
+    refused = []
+    change = st.tuples(st.integers(start, len(good) - 1), st.integers(0, 255))
+
+    @settings(max_examples=500, deadline=None, derandomize=True, database=None)
+    @given(st.lists(change, min_size=1, max_size=3))
+    def read(changes):
+        bad = bytearray(good)
+        for place, byte in changes:
+            bad[place] = byte
+        refused.append(answer_is_a_sentence(write(bytes(bad))))
+    read()
+    assert any(refused)
+
+
+def writer(path):
+    def write(data: bytes):
+        pathlib.Path(path).write_bytes(data)
+        return path
+    return write
+
+
 def test_whatever_the_pickle_says_the_answer_is_a_sentence(file):
-    """Two thousand damaged pickles: arrays or a ModelError, and nothing else."""
     with zipfile.ZipFile(file) as archive:
-        good = archive.read('file/data.pkl')
-        draw = np.random.default_rng(0)
-        refused = 0
-        for _ in range(2000):
-            bad = bytearray(good)
-            for place in draw.integers(len(bad), size=draw.integers(1, 4)):
-                bad[place] = draw.integers(256)
-            try:
-                torch_file._interpret(bytes(bad), torch_file._Storages(archive, 'file', '<'))
-            except (ModelError, ValueError, TypeError, LookupError, OverflowError):
-                refused += 1
-    assert 500 < refused < 2000
+        good = archive.read(PICKLE)
+    damage(good, lambda bad: rewritten(file, lambda _: bad))
 
 
 def test_whatever_the_archive_says_the_answer_is_a_sentence(file):
-    with open(file, 'rb') as stream:
-        good = stream.read()
-    draw = np.random.default_rng(0)
-    for _ in range(100):
-        bad = bytearray(good)
-        start = good.index(b'PK\x01\x02')
-        for place in draw.integers(start, len(bad), size=3):
-            bad[place] = draw.integers(256)
-        with open(file, 'wb') as stream:
-            stream.write(bad)
-        try:
-            torch_file.read(file)
-        except ModelError as error:
-            assert '\n' not in str(error)
-
-
-def legacy(path, value, **kwargs) -> str:
-    return saved(path, value, _use_new_zipfile_serialization=False, **kwargs)
-
-
-def test_files_of_before_1_6(tmp_path):
-    x = torch.arange(24.0).reshape(2, 3, 4)
-    state = {**network().state_dict(), 'x': x, 'turned': x.permute(2, 0, 1)[1:], 'int': torch.arange(3),
-             'parameter': torch.nn.Parameter(torch.ones(2))}
-    path = legacy(tmp_path / 'net.pth', state)
-    found = torch_file.read(path)
-    assert list(found) == list(state) and np.shares_memory(found['x'], found['turned'])
-    for name, value in state.items():
-        assert not found[name].flags.writeable
-        np.testing.assert_array_equal(found[name], value.detach().numpy(), strict=True)
-    data = pathlib.Path(path).read_bytes()
-    for cut in (len(data) - 1, len(data) - 100, 300, 60):
-        pathlib.Path(path).write_bytes(data[:cut])
-        with pytest.raises(ModelError, match='is damaged|cut off'):
-            torch_file.read(path)
-
-
-def test_files_pickled_by_python_2(tmp_path):
-    """Byte strings, a dictionary made of a list of pairs, tensors and parameters as they were before 0.4."""
-    def text(value):
-        return b'U' + bytes([len(value)]) + value
-    tensor = (b'ctorch._utils\n_rebuild_tensor\n((' + text(b'storage') + b'ctorch\nFloatStorage\n' + text(b'94')
-              + text(b'cuda:0') + b'K\x04NtQK\x01K\x03\x85K\x01\x85tR')
-    parameter = b'ctorch.nn.parameter\nParameter\n' + tensor + b'\x88\x86R\x88\x89ccollections\nOrderedDict\n)R\x87b'
-    pairs = b'](](' + text(b'a.weight') + tensor + b'e](' + text(b'b.bias') + parameter + b'ee'
-    state = b'\x80\x02ccollections\nOrderedDict\n' + pairs + b'\x85R.'
-    names = b'\x80\x02]' + text(b'94') + b'a.'
-    path = tmp_path / 'old.pth'
-    machine = b'\x80\x02}' + text(b'little_endian') + b'\x88s.'
-    storage = struct.pack('<q4f', 4, 9, 1, 2, 3)
-    path.write_bytes(torch_file.LEGACY + b'\x80\x02M\xe9\x03.' + machine + state + names + storage)
-    found = torch_file.read(str(path))
-    assert list(found) == ['a.weight', 'b.bias']
-    np.testing.assert_array_equal(found['a.weight'], [1, 2, 3])
-    np.testing.assert_array_equal(torch.load(path, map_location='cpu')['b.bias'].detach(), found['b.bias'])
-
-
-def test_old_files_execute_nothing_and_take_no_more_memory_than_they_have(tmp_path):
-    mark = tmp_path / 'executed'
-    path = legacy(tmp_path / 'file.pth', {'a': torch.ones(1), 'b': Call(os.system, f'touch {mark}')})
-    with pytest.raises(ModelError, match=r"file.pth asks for 'posix.system', .* nothing of it was executed"):
-        torch_file.read(path)
-    assert not mark.exists()
-    path = legacy(tmp_path / 'file.pth', {'a': torch.ones(77)})
-    data = pathlib.Path(path).read_bytes()
-    pathlib.Path(path).write_bytes(data.replace(b'KMN', b'J\xff\xff\xff\x7fN', 1))
-    with pytest.raises(ModelError, match='larger storages than the file'):
-        torch_file.read(path)
+    good = pathlib.Path(file).read_bytes()
+    damage(good, writer(file), start=good.index(b'PK\x01\x02'))
 
 
 def test_whatever_an_old_file_says_the_answer_is_a_sentence(tmp_path):
-    path = pathlib.Path(legacy(tmp_path / 'file.pth', network().state_dict()))
-    data, draw = path.read_bytes(), np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(data)
-        for place in draw.integers(0, len(data), 3):
-            damaged[place] = draw.integers(256)
-        path.write_bytes(damaged)
-        try:
+    damage(pathlib.Path(saved('old-net')).read_bytes(), writer(tmp_path / 'file.pth'))
+
+
+def test_files_of_before_1_6(reference, tmp_path):
+    found = torch_file.read(saved('old-net'))
+    assert list(found) == [*NET, 'x', 'turned', 'int', 'parameter']
+    assert np.shares_memory(found['x'], found['turned'])
+    compare(reference, 'old-net', found)
+    data, path = pathlib.Path(saved('old-net')).read_bytes(), tmp_path / 'cut.pth'
+    for cut in (len(data) - 1, len(data) - 100, 300, 60):
+        path.write_bytes(data[:cut])
+        with pytest.raises(ModelError, match='is damaged|cut off'):
             torch_file.read(str(path))
-        except ModelError:
-            pass
+
+
+def test_files_pickled_by_python_2(reference):
+    """Byte strings, a dictionary made of a list of pairs, tensors and parameters as they were before 0.4."""
+    found = torch_file.read(saved('python-2'))
+    np.testing.assert_array_equal(found['a.weight'], [1, 2, 3])
+    compare(reference, 'python-2', found)
+
+
+def test_old_files_execute_nothing_and_take_no_more_memory_than_they_have(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="old-call.pth asks for 'posix.system', .*nothing .* was executed"):
+        torch_file.read(saved('old-call'))
+    assert not list(tmp_path.iterdir())
+    data, path = pathlib.Path(saved('old-ones')).read_bytes(), tmp_path / 'file.pth'
+    assert data.count(b'KMN') == 1  # 77 elements
+    path.write_bytes(data.replace(b'KMN', b'J\xff\xff\xff\x7fN', 1))
+    with pytest.raises(ModelError, match='larger storages than the file'):
+        torch_file.read(str(path))

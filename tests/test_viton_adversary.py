@@ -1,10 +1,12 @@
-"""The discriminators of VITON-HD and their losses against closed forms and PyTorch."""
+"""The discriminators of VITON-HD and their losses against closed forms and PyTorch, recorded."""
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow import keras
 
 from keras_models.viton import adversary, layers
+from support import references
+from support.references import Reference
 
 MAPS = 5
 SMALL = {'maps': MAPS, 'size': [45, 34], 'width': 1 / 8}  # both sides are odd in places
@@ -65,37 +67,27 @@ def test_sizes_whose_last_maps_would_be_normalised_to_nothing_are_refused():
         adversary.build('one', MAPS, [16, 12])
 
 
-@pytest.mark.parametrize('spectral', [False, True])
+@pytest.mark.parametrize('spectral', [False, True], ids=['plain', 'spectral'])
 def test_a_net_is_pytorchs(spectral):
-    torch = pytest.importorskip('torch')
-    F = torch.nn.functional
-    net, given = discriminator(spectral), pictures()
-    found = net(given)
-
-    def padded(x, size, stride):
-        sides = []
-        for n in (x.shape[3], x.shape[2]):
-            extra = max(0, (-(-n // stride) - 1) * stride + size - n)
-            sides += [extra // 2, extra - extra // 2]
-        return F.pad(x, sides)
-
-    def convolve(layer, x, stride):
-        kernel = layer.kernel.numpy()
-        if spectral:
-            kernel = kernel / (layer.v.numpy() @ kernel.reshape(-1, kernel.shape[3]) @ layer.u.numpy())
-        bias = torch.tensor(layer.bias.numpy()) if layer.has_bias else None
-        return F.conv2d(padded(x, 4, stride), torch.tensor(kernel).permute(3, 2, 0, 1), bias, stride)
-    x = torch.tensor(given.numpy()).permute(0, 3, 1, 2)
+    reference, net = Reference('discriminator'), discriminator(spectral)
+    name = 'spectral' if spectral else 'plain'
+    state = reference.weights(name)
+    for layer in net.layers:
+        if isinstance(layer, layers.Convolution):
+            theirs = layer.name.replace('/', '.')
+            weight = state.pop(f'{theirs}.weight_orig' if spectral else f'{theirs}.weight')
+            layer.kernel.assign(references.kernel(weight))
+            if layer.has_bias:
+                layer.bias.assign(state.pop(f'{theirs}.bias'))
+            if spectral:
+                layer.u.assign(state.pop(f'{theirs}.weight_u'))
+                layer.v.assign(references.right_vector(state.pop(f'{theirs}.weight_v'), weight.shape))
+    assert not state
+    found = net(reference.uniform('images', [2, *SMALL['size'], MAPS]))
     for scale, ours in enumerate(found):
-        h = x
-        for number, (name, stride) in enumerate([('conv1', 2), ('conv2', 2), ('conv3', 2), ('conv4', 1),
-                                                 ('decisions', 1)]):
-            h = convolve(net.get_layer(f'scale{scale}/{name}'), h, stride)
-            h = F.instance_norm(h, eps=1e-5) if name not in ('conv1', 'decisions') else h
-            h = F.leaky_relu(h, 0.2) if name != 'decisions' else h
-            np.testing.assert_allclose(ours[number], h.permute(0, 2, 3, 1), rtol=1e-3, atol=1e-4)
-            assert ours[number].numpy().std() > 0.01
-        x = F.avg_pool2d(padded(x, 3, 2), 3, 2) / F.avg_pool2d(padded(torch.ones_like(x), 3, 2), 3, 2)
+        for layer, maps in zip(('conv1', 'conv2', 'conv3', 'conv4', 'decisions'), ours, strict=True):
+            assert reference.deviation(f'{name}/scale{scale}/{layer}') > 0.01
+            reference.compare(f'{name}/scale{scale}/{layer}', maps, rtol=1e-3, atol=1e-4)
 
 
 def test_losses_of_constants():

@@ -1,4 +1,4 @@
-"""The ALIAS generator against the paper, closed forms and PyTorch's spectral normalisation."""
+"""The ALIAS generator against the paper, closed forms and PyTorch's spectral normalisation, recorded."""
 import dataclasses
 import os
 import subprocess
@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from keras_models.viton import alias, layers
 from keras_models.viton.alias import PRESETS, Config
+from support import references
 from support.commands import ROOT
+from support.references import Reference
 
 COUNTS = {'paper': 100_495_107, 'official': 100_498_115}
 SMALL = Config(size=[256, 128], width=1 / 16)
@@ -205,28 +207,26 @@ def test_spectral_normalisation_finds_the_largest_singular_value_and_leaves_kern
 
 def test_spectral_normalisation_is_pytorchs():
     """With its weights: the same output as it stands, and after a training step the same u, v, output and gradient."""
-    torch = pytest.importorskip('torch')
-    torch.manual_seed(0)
-    theirs = torch.nn.utils.spectral_norm(torch.nn.Conv2d(5, 7, 3, padding=1))
-    x = np.random.default_rng(0).standard_normal((2, 8, 6, 5)).astype(np.float32)
-    layer = layers.Convolution(7, spectral=True)
-    layer(x)
-    layer.kernel.assign(theirs.weight_orig.detach().numpy().transpose(2, 3, 1, 0))
-    layer.bias.assign(theirs.bias.detach().numpy())
-    layer.u.assign(theirs.weight_u.numpy())
-    layer.v.assign(theirs.weight_v.numpy().reshape(5, 3, 3).transpose(1, 2, 0).ravel())
-    for training in (False, True, False):
-        theirs.train(training).zero_grad()
-        answer = theirs(torch.tensor(x.transpose(0, 3, 1, 2)))
-        answer.square().sum().backward()
+    reference = Reference('spectral_norm')
+    state = reference.weights()
+    shape = state['weight_orig'].shape
+    maps, layer = tf.constant(reference.uniform('maps', [2, 8, 6, 5])), layers.Convolution(7, spectral=True)
+    layer(maps)
+    layer.kernel.assign(references.kernel(state['weight_orig']))
+    layer.bias.assign(state['bias'])
+    layer.u.assign(state['weight_u'])
+    layer.v.assign(references.right_vector(state['weight_v'], shape))
+    for step, training in enumerate((False, True, False)):
         with tf.GradientTape() as tape:
-            ours = layer(x, training=training)
+            ours = layer(maps, training=training)
             loss = tf.reduce_sum(ours ** 2)
-        np.testing.assert_allclose(ours, answer.detach().numpy().transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(layer.u, theirs.weight_u.numpy(), atol=1e-6)
-        np.testing.assert_allclose(layer.v, theirs.weight_v.reshape(5, 3, 3).permute(1, 2, 0).ravel(), atol=1e-6)
-        gradient = theirs.weight_orig.grad.numpy().transpose(2, 3, 1, 0)
+        reference.compare(f'answer {step}', ours, rtol=1e-4, atol=1e-4)
+        reference.compare(f'u {step}', layer.u, atol=1e-6)
+        v = references.right_vector(reference.arrays[f'v {step}'], shape)
+        np.testing.assert_allclose(layer.v, v, atol=1e-6)
+        gradient = references.kernel(reference.arrays[f'gradient {step}'])
         np.testing.assert_allclose(tape.gradient(loss, layer.kernel), gradient, rtol=1e-3, atol=1e-4 * gradient.max())
+    assert np.abs(reference.arrays['u 1'] - reference.arrays['u 0']).max() > 0.01  # a step that moves them
 
 
 def test_bfloat16_is_close_and_keeps_the_digits_of_sums():

@@ -1,4 +1,4 @@
-"""Splines, sampling and resizing against scipy, numpy, PyTorch and tensorflow-addons."""
+"""Splines, sampling and resizing against scipy, numpy, tensorflow-addons and PyTorch, recorded."""
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +7,7 @@ from scipy import interpolate, ndimage
 
 from keras_models.viton import geometry
 from keras_models.viton.geometry import Spline
+from support.references import Reference
 
 OFFICIAL = {'extent': 0.9, 'control_points': 'columns', 'pixels': 'corners'}
 
@@ -169,19 +170,16 @@ def test_nearest_rounds_down():
 
 
 def test_resizing_and_sampling_are_pytorchs():
-    torch = pytest.importorskip('torch')
-    functional = torch.nn.functional
+    reference = Reference('resizing')
     for n, m in ((295, 250), (250, 295), (1024, 256), (192, 768), (31, 123)):  # the first two hang on float32's digits
         line = np.arange(n, dtype=np.float32)
-        expected = functional.interpolate(torch.tensor(line)[None, None], m, mode='nearest')[0, 0]
-        np.testing.assert_array_equal(geometry.nearest(line[None, :, None, None], m, 1)[0, :, 0, 0], expected)
-    picture, grid = pictures(2, 9, 6, 3), bent(12, 10, reach=1.0)
-    theirs = torch.tensor(picture.numpy()).permute(0, 3, 1, 2)
-    expected = functional.interpolate(theirs, (5, 23), mode='bilinear').permute(0, 2, 3, 1)
-    np.testing.assert_allclose(geometry.bilinear(picture, 5, 23), expected, atol=1e-5)
+        np.testing.assert_array_equal(geometry.nearest(line[None, :, None, None], m, 1)[0, :, 0, 0],
+                                      reference.arrays[f'nearest {n} to {m}'])
+    image = reference.uniform('image', [2, 9, 6, 3])
+    grid = reference.uniform('grid', [2, 12, 10, 2], -1.3, 1.3)
+    reference.compare('bilinear', geometry.bilinear(image, 5, 23), atol=1e-5)
     for border, mode in (True, 'border'), (False, 'zeros'):
-        expected = functional.grid_sample(theirs, torch.tensor(grid.numpy()), padding_mode=mode, align_corners=False)
-        np.testing.assert_allclose(geometry.sample(picture, grid, border), expected.permute(0, 2, 3, 1), atol=1e-5)
+        reference.compare(mode, geometry.sample(image, grid, border), atol=1e-5)
 
 
 def test_the_blur_is_a_convolution_with_a_gaussian():

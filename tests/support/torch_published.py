@@ -1,35 +1,22 @@
-"""The published networks in PyTorch, in the names of their files: what the tests compare with. Written in NCHW.
-
-Weights are random, drawn where a layer is first asked for, so that they have the size its input calls for.
-"""
-import numpy as np
+"""The published networks that compare images, in PyTorch, with the names of their files; in NCHW."""
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
-DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+from support.recorder import Recorder, double, torch_maps
+
+MEAN = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64)[:, None, None]
+DEVIATION = torch.tensor([0.229, 0.224, 0.225], dtype=torch.float64)[:, None, None]
+LINS = {f'lin{layer}.model.1.weight': width for layer, width in enumerate((64, 192, 384, 256, 256))}
 
 
-def to_torch(x):
-    return torch.from_numpy(np.array(x)).permute(0, 3, 1, 2).contiguous()
-
-
-def to_numpy(x):
-    return x.detach().permute(0, 2, 3, 1).numpy()
-
-
-def vgg19(seed=0) -> nn.Module:
-    """torchvision's, its `features` up to the last ReLU, and of its classifier a weight nobody asks for."""
-    torch.manual_seed(seed)
+def vgg19() -> nn.Module:
+    """torchvision's, its `features` up to the last ReLU, and of its classifier a weight nobody reads."""
     net, before = nn.Module(), 3
     net.features = nn.Sequential()
     for width, layers in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
         for _ in range(layers):
-            convolution = nn.Conv2d(before, width, 3, padding=1)
-            nn.init.kaiming_normal_(convolution.weight)
-            nn.init.normal_(convolution.bias, std=0.1)
-            net.features.extend([convolution, nn.ReLU()])
+            net.features.extend([nn.Conv2d(before, width, 3, padding=1), nn.ReLU()])
             before = width
         net.features.append(nn.MaxPool2d(2, 2))
     net.classifier = nn.Linear(2, 2)
@@ -46,9 +33,8 @@ def vgg19_features(net: nn.Module, picture) -> list:
     return found
 
 
-def alexnet(seed=0) -> nn.Module:
-    """torchvision's, and of its classifier a weight nobody asks for."""
-    torch.manual_seed(seed)
+def alexnet() -> nn.Module:
+    """torchvision's, and of its classifier a weight nobody reads."""
     net = nn.Module()
     net.features = nn.Sequential(
         nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2),
@@ -75,32 +61,30 @@ def lpips(net: nn.Module, lins: dict, made, true):
 
 
 class Inception:
-    """Inception-v3 of 2015-12-05 (Szegedy et al. 2015, figures 5 to 7, widths of the published file). `state` fills as
-    pictures [B, 3, 299, 299] in [-1, 1] are first shown."""
+    """Inception-v3 of 2015-12-05 (Szegedy et al. 2015, figures 5 to 7, widths of the published file).
+
+    Called with images [B, 3, 299, 299] in [-1, 1], it returns features [B, 2048].
+
+    Args:
+      state: the state dict.
+      measuring: statistics of batch normalisation are first set to those of the images, rounded to float32.
+        With others, what is alike in all images would hide what differs in a network of random weights.
+    """
     KINDS = (('Mixed_5b', 'a', 32), ('Mixed_5c', 'a', 64), ('Mixed_5d', 'a', 64), ('Mixed_6a', 'b', 0),
              ('Mixed_6b', 'c', 128), ('Mixed_6c', 'c', 160), ('Mixed_6d', 'c', 160), ('Mixed_6e', 'c', 192),
              ('Mixed_7a', 'd', 0), ('Mixed_7b', 'e', F.avg_pool2d), ('Mixed_7c', 'e', F.max_pool2d))
 
-    def __init__(self, seed=0):
-        self.state, self.draw = {'fc.weight': torch.zeros(1008, 2048), 'fc.bias': torch.zeros(1008)}, torch.Generator()
-        self.draw.manual_seed(seed)
-
-    def random(self, *shape):
-        return torch.randn(shape, generator=self.draw)
+    def __init__(self, state, measuring):
+        self.state, self.measuring = state, measuring
 
     def conv(self, x, name, width, size, stride=1, padding=0):
-        """Convolution without bias, batch normalisation, ReLU. The statistics are those of the first pictures: else
-        what is alike in all of them hides, in a random network, what differs."""
-        height, across = size if isinstance(size, tuple) else (size, size)
-        key = f'{name}.conv.weight'
-        if key not in self.state:
-            self.state[key] = self.random(width, x.shape[1], height, across) / (x.shape[1] * height * across) ** 0.5
-        x = F.conv2d(x, self.state[key], None, stride, padding)
-        norm = [f'{name}.bn.{part}' for part in ('running_mean', 'running_var', 'weight', 'bias')]
-        if norm[0] not in self.state:
-            values = x.mean((0, 2, 3)), x.var((0, 2, 3)), 1 + 0.3 * self.random(width), 0.3 * self.random(width)
-            self.state |= dict(zip(norm, values)) | {f'{name}.bn.num_batches_tracked': torch.tensor(1)}
-        return F.relu(F.batch_norm(x, *(self.state[each] for each in norm), eps=0.001))
+        """Convolution without bias, batch normalisation, ReLU."""
+        x = F.conv2d(x, self.state[f'{name}.conv.weight'], None, stride, padding)
+        parts = 'running_mean', 'running_var', 'weight', 'bias'
+        mean, var, scale, offset = (f'{name}.bn.{part}' for part in parts)
+        if self.measuring:
+            self.state |= {mean: x.mean((0, 2, 3)).float().double(), var: x.var((0, 2, 3)).float().double()}
+        return F.relu(F.batch_norm(x, *(self.state[each] for each in (mean, var, scale, offset)), eps=0.001))
 
     def chain(self, x, name, *layers):
         """Layers (width, size, stride, padding) one after another, numbered from 1."""
@@ -140,7 +124,6 @@ class Inception:
                 self.conv(pooled, f'{name}.branch_pool', 192, 1)]
 
     def __call__(self, x):
-        """The features [B, 2048]."""
         for name, layer in (('1a_3x3', (32, 3, 2)), ('2a_3x3', (32, 3)), ('2b_3x3', (64, 3, 1, 1))):
             x = self.conv(x, f'Conv2d_{name}', *layer)
         x = F.max_pool2d(x, 3, 2)
@@ -155,3 +138,42 @@ class Inception:
 def mean(x):
     """Of 3 x 3, without what lies outside."""
     return F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+
+
+class Layout(Inception):
+    """Notes the shape of every weight, without computing any."""
+
+    def __init__(self):
+        super().__init__({'fc.weight': [1008, 2048], 'fc.bias': [1008]}, False)
+        self(torch.empty([1, 3, 299, 299], device='meta'))
+
+    def conv(self, x, name, width, size, stride=1, padding=0):
+        height, across = size if isinstance(size, tuple) else (size, size)
+        shape = [width, x.shape[1], height, across]
+        parts = 'weight', 'bias', 'running_mean', 'running_var'
+        self.state |= {f'{name}.conv.weight': shape, **{f'{name}.bn.{part}': [width] for part in parts},
+                       f'{name}.bn.num_batches_tracked': []}
+        return F.conv2d(x, torch.empty(shape, device='meta'), None, stride, padding)
+
+
+def record_inception(recorder: Recorder) -> None:
+    state = recorder.weights(Layout().state)
+    images = torch_maps(recorder.uniform('images', [2, 9, 7, 3], 0, 1))
+    shown = 2 * F.interpolate(images, (299, 299), mode='bilinear', align_corners=False) - 1
+    features = Inception(state, measuring=True)(shown)
+    recorder.put_measured({name: value for name, value in state.items() if 'running' in name})
+    recorder.put('features', features)
+
+
+def record_lpips(recorder: Recorder) -> None:
+    net = recorder.network(alexnet, gain=2.0)
+    lins = {name: double(recorder.uniform(name, [1, width, 1, 1], 0, 1)) for name, width in LINS.items()}
+    made, true = (torch_maps(recorder.uniform(name, [2, 80, 67, 3], 0, 1)) for name in ('made', 'true'))
+    recorder.put('distance', lpips(net, lins, 2 * made - 1, 2 * true - 1))
+
+
+def record_vgg19(recorder: Recorder) -> None:
+    net = recorder.network(vgg19, gain=2.0)
+    image = torch_maps(recorder.uniform('image', [1, 48, 33, 3]))
+    for number, maps in enumerate(vgg19_features(net, (image + 1) / 2), 1):
+        recorder.put(f'relu{number}_1', maps.permute(0, 2, 3, 1), step=4 if number < 4 else 1)

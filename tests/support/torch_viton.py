@@ -1,6 +1,7 @@
-"""VITON-HD's three networks in PyTorch, as the authors' weights have them: what the tests of importing compare with.
+"""VITON-HD's three networks in PyTorch, as the authors' weights have them.
 
 Written from figures 10 to 12 and the names and shapes in the authors' state dicts, in NCHW, without our own layers.
+`width` multiplies all channels but those of inputs and outputs; 1 is the published network.
 """
 import functools
 
@@ -9,56 +10,46 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import spectral_norm
 
+from support import viton_inputs
+from support.recorder import Recorder, numpy_maps, torch_maps
+
 EPSILON = 1e-5
 
 
-def randomise(net: nn.Module, seed: int) -> nn.Module:
-    """Random values for every parameter and buffer, large enough for nothing to vanish; in the mode that predicts.
-
-    Spectral normalisation is left as training leaves it: its vectors are of the weights before the last step.
-    """
-    draw = torch.Generator().manual_seed(seed)
-    state = net.state_dict()
-    for name, value in state.items():
-        if name.endswith('running_var'):
-            value.uniform_(0.5, 2, generator=draw)
-        elif value.ndim > 1:
-            value.normal_(0, (1 / value[0].numel()) ** 0.5, generator=draw)
-        elif value.is_floating_point():
-            value.normal_(1.0 if name.endswith('weight') else 0.0, 0.3, generator=draw)
-    for name in [name.removesuffix('_orig') for name in state if name.endswith('_orig')]:
-        u, v, weight = state[f'{name}_u'], state[f'{name}_v'], state[f'{name}_orig'].flatten(1)
-        v.copy_(F.normalize(weight.T @ u, dim=0))
-        u.copy_(F.normalize(weight @ v, dim=0))
-        weight.mul_(1 + 0.1 * torch.randn(weight.shape, generator=draw))
-    return net.eval()
+def scaled(channels: int, width: float) -> int:
+    """To the nearest even number."""
+    return max(2, 2 * round(channels * width / 2))
 
 
 def measure(net: nn.Module, *inputs) -> None:
-    """Sets the statistics of batch normalisation to those of these inputs: else what is alike in all of them hides, in
-    a random network, what differs."""
+    """Sets the statistics of batch normalisation to those of these inputs, rounded to float32.
+
+    With others, what is alike in all inputs would hide what differs in a network of random weights.
+    """
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()
             module.momentum = None  # the mean of all passes, of this one
     with torch.no_grad():
         net.train()(*inputs)
-    net.eval()
+        for name, value in net.eval().named_buffers():
+            if 'running' in name:
+                value.copy_(value.float())
 
 
 class Segmentation(nn.Module):
     """Figure 10 with the authors' convolution after each upsampling. Twenty-one channels -> probabilities of 13."""
-    WIDTHS = 64, 128, 256, 512, 1024
 
-    def __init__(self):
+    def __init__(self, width=1.0):
         super().__init__()
-        for level, (before, width) in enumerate(zip((21, *self.WIDTHS), self.WIDTHS), 1):
-            setattr(self, f'conv{level}', nn.Sequential(*self.layers(before, width), *self.layers(width, width)))
-        for level, width in enumerate(self.WIDTHS[-2::-1], 6):
+        widths = [scaled(channels, width) for channels in (64, 128, 256, 512, 1024)]
+        for level, (before, n) in enumerate(zip([21, *widths], widths), 1):
+            setattr(self, f'conv{level}', nn.Sequential(*self.layers(before, n), *self.layers(n, n)))
+        for level, (below, n) in enumerate(zip(widths[:0:-1], widths[-2::-1]), 6):
             setattr(self, f'up{level}', nn.Sequential(nn.UpsamplingNearest2d(scale_factor=2),
-                                                      *self.layers(2 * width, width)))
-            setattr(self, f'conv{level}', nn.Sequential(*self.layers(2 * width, width), *self.layers(width, width)))
-        self.conv9.append(nn.Conv2d(64, 13, 3, padding=1))
+                                                      *self.layers(below, n)))
+            setattr(self, f'conv{level}', nn.Sequential(*self.layers(2 * n, n), *self.layers(n, n)))
+        self.conv9.append(nn.Conv2d(widths[0], 13, 3, padding=1))
 
     @staticmethod
     def layers(before, width):
@@ -78,14 +69,14 @@ class Segmentation(nn.Module):
 class Extractor(nn.Module):
     """Figure 11's left, ReLU before the normalisation; the last convolution has none."""
 
-    def __init__(self, channels):
+    def __init__(self, channels, width):
         super().__init__()
-        widths = [channels, 64, 128, 256, 512]
+        widths = [channels, *(scaled(n, width) for n in (64, 128, 256, 512))]
         self.model = nn.Sequential()
-        for before, width in zip(widths, widths[1:]):
-            self.model.extend([nn.Conv2d(before, width, 4, 2, 1), nn.ReLU(), nn.BatchNorm2d(width)])
-        self.model.extend([nn.Conv2d(512, 512, 3, 1, 1), nn.ReLU(), nn.BatchNorm2d(512)])
-        self.model.extend([nn.Conv2d(512, 512, 3, 1, 1), nn.ReLU()])
+        for before, n in zip(widths, widths[1:]):
+            self.model.extend([nn.Conv2d(before, n, 4, 2, 1), nn.ReLU(), nn.BatchNorm2d(n)])
+        self.model.extend([nn.Conv2d(n, n, 3, 1, 1), nn.ReLU(), nn.BatchNorm2d(n)])
+        self.model.extend([nn.Conv2d(n, n, 3, 1, 1), nn.ReLU()])
 
     def forward(self, x):
         x = self.model(x)
@@ -95,12 +86,14 @@ class Extractor(nn.Module):
 class Regression(nn.Module):
     """Figure 11's right, at 256x192: correlations with the 16x12 places of the person -> 2 x 25 numbers."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.conv = nn.Sequential()
-        for before, width, size, stride in ((192, 512, 4, 2), (512, 256, 4, 2), (256, 128, 3, 1), (128, 64, 3, 1)):
-            self.conv.extend([nn.Conv2d(before, width, size, stride, 1), nn.BatchNorm2d(width), nn.ReLU()])
-        self.linear = nn.Linear(64 * 4 * 3, 50)
+        self.conv, before = nn.Sequential(), 192
+        for channels, size, stride in ((512, 4, 2), (256, 4, 2), (128, 3, 1), (64, 3, 1)):
+            n = scaled(channels, width)
+            self.conv.extend([nn.Conv2d(before, n, size, stride, 1), nn.BatchNorm2d(n), nn.ReLU()])
+            before = n
+        self.linear = nn.Linear(n * 4 * 3, 50)
 
     def forward(self, x):
         return torch.tanh(self.linear(self.conv(x).flatten(1)))
@@ -109,9 +102,10 @@ class Regression(nn.Module):
 class GeometricMatching(nn.Module):
     """Person [B, 7, 256, 192], garment [B, 3, 256, 192] -> theta [B, 50]: the 25 x, then the 25 y."""
 
-    def __init__(self):
+    def __init__(self, width=1.0):
         super().__init__()
-        self.extractionA, self.extractionB, self.regression = Extractor(7), Extractor(3), Regression()
+        self.extractionA, self.extractionB = Extractor(7, width), Extractor(3, width)
+        self.regression = Regression(width)
 
     def forward(self, person, garment):
         a, b = self.extractionA(person), self.extractionB(garment)
@@ -137,18 +131,18 @@ def warp(theta, height, width, extent=0.9):
     system = torch.cat([basis(control), torch.cat([affine.T, torch.zeros(3, 3)], 1)], 0)
     targets = control + theta.double().reshape(-1, 2, 25).transpose(1, 2)  # [B, 25, 2]
     solved = torch.linalg.solve(system, F.pad(targets, (0, 0, 0, 3)))
-    return (basis(places) @ solved).reshape(-1, height, width, 2).float()
+    return (basis(places) @ solved).reshape(-1, height, width, 2)
 
 
 class Norm(nn.Module):
     """ALIAS normalisation, its noise given: [B, H, W]."""
 
-    def __init__(self, channels, classes):
+    def __init__(self, channels, classes, hidden):
         super().__init__()
         self.noise_scale = nn.Parameter(torch.zeros(channels))
-        self.conv_shared = nn.Sequential(nn.Conv2d(classes, 128, 3, padding=1), nn.ReLU())
-        self.conv_gamma = nn.Conv2d(128, channels, 3, padding=1)
-        self.conv_beta = nn.Conv2d(128, channels, 3, padding=1)
+        self.conv_shared = nn.Sequential(nn.Conv2d(classes, hidden, 3, padding=1), nn.ReLU())
+        self.conv_gamma = nn.Conv2d(hidden, channels, 3, padding=1)
+        self.conv_beta = nn.Conv2d(hidden, channels, 3, padding=1)
 
     def forward(self, x, segmentation, misaligned, noise):
         x = x + self.noise_scale[:, None, None] * noise[:, None]
@@ -170,16 +164,16 @@ def standardised(x, region):
 class Block(nn.Module):
     """An ALIAS ResBlk."""
 
-    def __init__(self, before, channels, masked):
+    def __init__(self, before, channels, masked, hidden):
         super().__init__()
         middle, classes = min(before, channels), 8 if masked else 7
         self.masked = masked
         self.conv_0 = spectral_norm(nn.Conv2d(before, middle, 3, padding=1))
         self.conv_1 = spectral_norm(nn.Conv2d(middle, channels, 3, padding=1))
-        self.norm_0, self.norm_1 = Norm(before, classes), Norm(middle, classes)
+        self.norm_0, self.norm_1 = Norm(before, classes, hidden), Norm(middle, classes, hidden)
         if before != channels:
             self.conv_s = spectral_norm(nn.Conv2d(before, channels, 1, bias=False))
-            self.norm_s = Norm(before, classes)
+            self.norm_s = Norm(before, classes, hidden)
 
     def forward(self, x, parse, divided, misaligned, noise):
         step = parse.shape[2] // x.shape[2]
@@ -198,15 +192,19 @@ class Alias(nn.Module):
 
     noise(block, norm, height, width) gives the noise [B, height, width] of a normalisation; blocks count from 0.
     """
-    BLOCKS = {'head_0': (1024, 1024), 'G_middle_0': (1040, 1024), 'G_middle_1': (1040, 1024), 'up_0': (1040, 512),
-              'up_1': (528, 256), 'up_2': (272, 128), 'up_3': (144, 64), 'up_4': (80, 32)}
+    BLOCKS = {'head_0': 1024, 'G_middle_0': 1024, 'G_middle_1': 1024, 'up_0': 512, 'up_1': 256, 'up_2': 128,
+              'up_3': 64, 'up_4': 32}
 
-    def __init__(self):
+    def __init__(self, width=1.0):
         super().__init__()
-        for level, (name, (before, channels)) in enumerate(self.BLOCKS.items()):
-            setattr(self, f'conv_{level}', nn.Conv2d(9, 16 if level else 1024, 3, padding=1))
-            setattr(self, name, Block(before, channels, masked=level < 5))
-        self.conv_img = nn.Conv2d(32, 3, 3, padding=1)
+        before = first = scaled(1024, width)
+        injected, hidden = scaled(16, width), scaled(128, width)
+        for level, (name, channels) in enumerate(self.BLOCKS.items()):
+            n = scaled(channels, width)
+            setattr(self, f'conv_{level}', nn.Conv2d(9, injected if level else first, 3, padding=1))
+            setattr(self, name, Block(before, n, level < 5, hidden))
+            before = n + injected
+        self.conv_img = nn.Conv2d(n, 3, 3, padding=1)
 
     def forward(self, x, parse, divided, misaligned, noise):
         maps = None
@@ -217,3 +215,34 @@ class Alias(nn.Module):
                 injected = torch.cat([maps.repeat_interleave(2, 2).repeat_interleave(2, 3), injected], 1)
             maps = getattr(self, name)(injected, parse, divided, misaligned, functools.partial(noise, level))
         return torch.tanh(self.conv_img(F.leaky_relu(maps, 0.2)))
+
+
+def record_segmentation(recorder: Recorder) -> None:
+    _, width, size = viton_inputs.CASES[recorder.reference]
+    net = recorder.network(lambda: Segmentation(width))
+    given = [torch_maps(each) for each in viton_inputs.segmentation(recorder, size).values()]
+    recorder.put('probabilities', numpy_maps(net(torch.cat(given, 1))), step=8 if width == 1 else 4)
+
+
+def record_matching(recorder: Recorder) -> None:
+    _, width, size = viton_inputs.CASES[recorder.reference]
+    net = recorder.network(lambda: GeometricMatching(width))
+    first = [torch_maps(recorder.uniform(f'measured {name}', [4, *size, channels]))
+             for name, channels in (('person', 7), ('cloth', 3))]
+    measure(net, *first)
+    recorder.put_measured({name: value for name, value in net.state_dict().items() if 'running' in name})
+    *person, cloth = (torch_maps(each) for each in viton_inputs.matching(recorder, size).values())
+    theta = net(torch.cat(person, 1), cloth)
+    recorder.put('theta', theta)
+    recorder.put('grid', warp(theta, 16, 12))
+
+
+def record_alias(recorder: Recorder) -> None:
+    _, width, size = viton_inputs.CASES[recorder.reference]
+    net = recorder.network(lambda: Alias(width))
+
+    def noise(block, norm, height, width):
+        site = viton_inputs.site_of(block, norm)
+        return torch_maps(viton_inputs.noise(recorder, site, height, width))[:, 0]
+    given = [torch_maps(each) for each in viton_inputs.alias(recorder, size).values()]
+    recorder.put('picture', numpy_maps(net(*given, noise)), step=4)
