@@ -131,8 +131,10 @@ def main(argv=None) -> None:
             from pipelines import predict_images
             predict_images.write(model, args.files, args.out, args.batch_size, args.jit)
             return
-        for block in _blocks(sys.stdin.buffer):
-            for result in run(model, block, args.batch_size, args.jit):
+        for first, block in _blocks(sys.stdin.buffer):
+            for number, result in enumerate(run(model, block, args.batch_size, args.jit), first):
+                if result.get('error'):
+                    raise UserError(f'standard input, line {number:,}: {result["error"]}.')
                 print(' '.join(result['answers'][0].splitlines()))
             sys.stdout.flush()
     stage.run_command(work)
@@ -145,19 +147,22 @@ def _positive(text: str) -> int:
 
 
 def _blocks(stream, size: int = 4096):
-    """Lines in blocks, so that memory does not grow with their number and answers come before the input ends."""
-    block = []
+    """Blocks of lines, each with the number of its first, so that memory does not grow with their number and answers
+    come before the input ends."""
+    block: list[str] = []
     for number, line in enumerate(stream, 1):
         try:
             block.append(line.decode('utf-8').rstrip('\r\n'))
         except UnicodeDecodeError as error:
-            raise UserError(f'standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position '
+            if block:  # those before it are answered
+                yield number - len(block), block
+            raise UserError(f'standard input, line {number:,}: not UTF-8 (byte 0x{line[error.start]:02x} at position '
                             f'{error.start}); convert it first, for example with iconv.') from error
         if len(block) == size:
-            yield block
+            yield number - size + 1, block
             block = []
     if block:
-        yield block
+        yield number - len(block) + 1, block
 
 
 if __name__ == '__main__':
