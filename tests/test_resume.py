@@ -251,6 +251,47 @@ def test_ctrl_c_leaves_what_the_same_command_goes_on_from(config_file, few, whol
     same(whole, tmp_path, 'weights', LAST)
 
 
+def cut(run, to, *steps):
+    """What a run killed right after the last of these checkpoints has left."""
+    (to / 'checkpoints').mkdir(parents=True)
+    for step in steps:
+        for path in (run / 'checkpoints').glob(f'ckpt-{step}.*'):
+            shutil.copy(path, to / 'checkpoints')
+
+
+ACCUMULATED, RECOMPUTED, SHORT = ('train.gradient_accumulation_steps=2', 'train.rematerialise=true',
+                                  'train.precision=bfloat16')
+MIRRORED, COMPILED = 'train.strategy=mirrored', 'train.jit=true'
+
+
+@pytest.mark.parametrize('how', [
+    pytest.param([ACCUMULATED], id='accumulated'), pytest.param([RECOMPUTED], id='recomputed'),
+    pytest.param([SHORT, COMPILED], id='bfloat16'),
+    pytest.param([SHORT], id='bfloat16 by the rewriter', marks=pytest.mark.slow),
+    pytest.param([ACCUMULATED, RECOMPUTED, SHORT, COMPILED, MIRRORED], id='all on two replicas',
+                 marks=pytest.mark.slow)])
+def test_however_a_step_is_computed_a_run_goes_on_as_if_never_cut(config_file, few, tmp_path, capsys, how, request):
+    """Dropout of every part of a batch, moments, schedule: weights and the last checkpoint to the bit."""
+    if SHORT in how and COMPILED not in how:
+        request.getfixturevalue('rewritten_graphs')
+    short = ['train.steps=6', 'train.validate_every=6', *how]
+    straight, killed = tmp_path / 'straight', tmp_path / 'killed'
+    train(config_file, few, str(straight), *short)
+    cut(straight, killed, 2, 4)
+    capsys.readouterr()
+    train(config_file, few, str(killed), *short)
+    assert 'resuming at step 4 of 6' in capsys.readouterr().out
+    same(straight, killed, 'weights', 'checkpoints/ckpt-6')
+    assert moved(straight, 'checkpoints/ckpt-4', 'checkpoints/ckpt-6')
+
+
+def moved(run, before, after):
+    """Whether a net's weights differ between two checkpoints: else nothing is said by their being the same."""
+    readers = [tf.train.load_checkpoint(str(run / name)) for name in (before, after)]
+    keys = [key for key in readers[0].get_variable_to_shape_map() if key.startswith('nets/')]
+    return all(not np.array_equal(*(reader.get_tensor(key) for reader in readers)) for key in keys)
+
+
 def test_a_point_of_the_sweep(config_file, examples, tmp_path):
     """benchmarks/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
     flags = ['--config', config_file]
