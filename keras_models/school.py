@@ -41,12 +41,14 @@ class Config(learning_machine.Config):
                                  'possibly won, drawn and lost')
             if term['against'] not in (known := (*opponents(game), 'each other')):
                 raise ValueError(f'terms: nobody plays {term["against"]!r} here; there are {", ".join(known)}')
-            lessons, keys = term['lessons'], {key: term[key] for key in ('won', 'drawn', 'lost') if key in term}
+            lessons = term['lessons']
             if type(lessons) is not int or lessons < 1:
                 raise ValueError(f'terms: lessons of number {number} is {lessons!r}; give 1 or more')
-            if wrong := [key for key, value in keys.items() if type(value) is not int or abs(value) > 1]:
-                raise ValueError(f'terms: {wrong[0]} of number {number} is {keys[wrong[0]]!r}; give 1 for pleasure, -1 '
-                                 'for pain or 0 for none')
+            for key in ('won', 'drawn', 'lost'):
+                pressed = term.get(key, 0)
+                if type(pressed) is not int or abs(pressed) > 1:
+                    raise ValueError(f'terms: {key} of number {number} is {pressed!r}; give 1 for pleasure, '
+                                     '-1 for pain or 0 for none')
         if not self.terms:
             raise ValueError('terms is empty; give at least one term of lessons')
         if self.machines % 2 and any(term['against'] == 'each other' for term in self.terms):
@@ -83,8 +85,8 @@ def parameters(config: Config) -> int:
 def check_game(config: Config, game: str, options: dict) -> None:
     """Raises `ModelError` unless the machines learn the game of the data set."""
     if games.make(game, options) != games.make(str(config.game), config.options):
-        raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, {game} with '
-                         f'{options}; leave it out to take that one.')
+        raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
+                         f'{game} with {options}; leave it out to take that one.')
 
 
 def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):

@@ -175,7 +175,8 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
         for section in (template.data, template.input):
             if getattr(template.model, field.name) is None and hasattr(section, field.name):
                 template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
-    if hasattr(template.model, 'vocab_size') and template.model.vocab_size < getattr(template.data, 'vocab_size', 0):
+    least = getattr(template.data, 'vocab_size', 0)
+    if hasattr(template.model, 'vocab_size') and template.model.vocab_size < least:
         raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is less than data.vocab_size '
                         f'{template.data.vocab_size}; leave it out to take the data\'s.')
     template.lock()
@@ -314,8 +315,8 @@ def _post_init(self, default_params=None, restrictions=None):
 
 
 def _empty_lists(template: hyperparams.Config, raw: dict) -> None:
-    """Empties the lists that `raw` gives: hyperparams would merge one of dictionaries, item by item, into a default
-    that happens to be as long."""
+    """Empties the lists that `raw` gives: hyperparams would merge one of dictionaries, item by item, into a
+    default that happens to be as long."""
     for key, value in raw.items():
         if isinstance(value, dict):
             if isinstance(inner := getattr(template, key, None), hyperparams.Config):

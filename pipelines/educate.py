@@ -25,7 +25,8 @@ def check(config) -> None:
         raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
                         'by play.')
     if not hasattr(config.data, 'game'):
-        raise UserError(f'data.module: {config.data_module.__name__} has no game to learn; give data_prep.examination.')
+        raise UserError(f'data.module: {config.data_module.__name__} has no game to learn; '
+                        'give data_prep.examination.')
     config.model_module.check_game(config.model, config.data.game, config.data.options)
 
 

@@ -6,6 +6,7 @@ persons and garments in, pictures and sheets out.
     python -m pipelines.predict --config demo_images photos/ more.jpg
     python -m pipelines.predict --config viton_hd people/test_pairs.txt
 """
+import argparse
 import contextlib
 import importlib
 import json
@@ -141,14 +142,14 @@ def main(argv=None) -> None:
 
 
 def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise ValueError
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
     return int(text)
 
 
 def _blocks(stream, size: int = 4096):
-    """Blocks of lines, each with the number of its first, so that memory does not grow with their number and answers
-    come before the input ends."""
+    """Blocks of lines, each with the number of its first, so that memory does not grow with their number and
+    answers come before the input ends."""
     block: list[str] = []
     for number, line in enumerate(stream, 1):
         try:
@@ -156,8 +157,8 @@ def _blocks(stream, size: int = 4096):
         except UnicodeDecodeError as error:
             if block:  # those before it are answered
                 yield number - len(block), block
-            raise UserError(f'standard input, line {number:,}: not UTF-8 (byte 0x{line[error.start]:02x} at position '
-                            f'{error.start}); convert it first, for example with iconv.') from error
+            raise UserError(f'standard input, line {number:,}: not UTF-8 (byte 0x{line[error.start]:02x} at '
+                            f'position {error.start}); convert it first, for example with iconv.') from error
         if len(block) == size:
             yield number - size + 1, block
             block = []

@@ -155,8 +155,8 @@ def quiet_libraries() -> None:
 def run_command(work: Callable[[], None]) -> None:
     """Runs `work`. A user's mistake becomes one sentence and exit code 2, never a traceback.
 
-    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number, so that `train | head` does
-    not count as trained.
+    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number: `train | head` has not
+    trained.
     """
     try:
         work()
@@ -183,8 +183,8 @@ def _say_error(sentence: str) -> int:
 
 _REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
              errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
-             errno.EFBIG: 'raise the limit of file sizes (`ulimit -f`), or choose a disk that takes larger files, with '
-                          '--pipeline_root',
+             errno.EFBIG: 'raise the limit of file sizes (`ulimit -f`), or choose a disk that takes larger '
+                          'files, with --pipeline_root',
              errno.ENOTDIR: 'choose a path below folders, with --pipeline_root',
              errno.EISDIR: 'give a file',
              errno.EROFS: 'choose a folder that can be written, with --pipeline_root',

@@ -99,8 +99,8 @@ def test_a_write_that_ends_anywhere_leaves_a_good_one(written, tmp_path, capsys)
 def test_the_calls_are_those_tensorflow_makes(written, tmp_path, monkeypatch, inside):
     """Else the walk above would be of a write as it is imagined.
 
-    To watch a folder that TensorFlow makes and fills at once, it is made first; TensorFlow's own mkdir is seen when
-    only the folder above is watched.
+    To watch a folder that TensorFlow makes and fills at once, it is made first; TensorFlow's own mkdir is
+    seen when only the folder above is watched.
     """
     folder, save = str(tmp_path / 'folder'), io_ops.save_v2
     shutil.copytree(written[0], folder)
@@ -114,8 +114,8 @@ def test_the_calls_are_those_tensorflow_makes(written, tmp_path, monkeypatch, in
             monkeypatch.setattr(io_ops, 'save_v2', watched)
         watch.add(folder)
         write(folder, 3)
-        found = [(call, *(re.sub(r'(tempstate|tmp-)\w+$', r'\1', path.removeprefix(f'{folder}/')) for path in paths))
-                 for call, *paths in watch.calls()]
+        found = [(call, *(re.sub(r'(tempstate|tmp-)\w+$', r'\1', path.removeprefix(f'{folder}/'))
+                          for path in paths)) for call, *paths in watch.calls()]
     if inside:
         assert found == CALLS
     else:

@@ -1,4 +1,4 @@
-"""Infra validation of real SavedModels: what a server would load and answer with passes, anything else does not."""
+"""Infra validation of real SavedModels: only what a server could load and should answer with passes."""
 import os
 
 import pytest
@@ -37,7 +37,7 @@ def test_every_request_is_played(tmp_path):
     pytest.param(lambda x: x * float('nan'), 'score is not finite', id='always NaN'),
     pytest.param(lambda x: tf.sqrt(2.5 - x), 'score is not finite', id='NaN for the last request'),
     pytest.param(lambda x: 1 / (3 - x), 'score is not finite', id='infinite for the last request'),
-    pytest.param(lambda x: tf.repeat(x, 2), r'score has shape \[2\].* each of the 1', id='two answers to one text'),
+    pytest.param(lambda x: tf.repeat(x, 2), r'score has shape \[2\].* each of the 1', id='two answers'),
     pytest.param(lambda x: x[1:], r'score has shape \[0\].* each of the 1', id='no answer'),
     pytest.param(tf.reduce_mean, r'score has shape \[\].* each of the 1', id='one answer to all')])
 def test_answers_no_server_should_give(tmp_path, score, words):

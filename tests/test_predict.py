@@ -1,4 +1,4 @@
-"""`predict` on a stream: bytes that are not UTF-8, lines a model cannot read, a reader that leaves, and Ctrl-C."""
+"""`predict` on a stream: bytes that are not UTF-8, lines no model reads, a reader that leaves, and Ctrl-C."""
 import re
 import signal
 
@@ -34,10 +34,21 @@ def test_a_line_that_cannot_be_read_is_named_and_those_before_it_are_answered(as
     """Lines are read by 4,096 and asked by 64; the number is that of the stream."""
     done = command(*asked, input=lines(before) + line + b'\n' + lines(3))
     assert done.returncode == 2
-    assert done.stderr.startswith(f'error: standard input, line {before + 1:,}: ') and done.stderr.count('\n') == 1
+    assert done.stderr.startswith(f'error: standard input, line {before + 1:,}: ')
+    assert done.stderr.count('\n') == 1
     assert all(word in done.stderr for word in words)
     answers = done.stdout.splitlines()
     assert len(answers) == before and all(map(MOVE.fullmatch, answers))
+
+
+@pytest.mark.parametrize('flags, words', [
+    (['a.txt'], 'This model takes lines on standard input, not files: < a.txt'),
+    (['--batch_size', '0'], "--batch_size: it must be a whole number of 1 or more, and is '0'"),
+    (['--batch_size', 'many'], "--batch_size: it must be a whole number of 1 or more, and is 'many'")])
+def test_what_a_model_of_lines_cannot_be_asked(asked, flags, words):
+    done = command(*asked, *flags, input=lines(1))
+    assert done.returncode == 2 and not done.stdout
+    assert words in done.stderr and 'Traceback' not in done.stderr
 
 
 def test_a_reader_that_has_had_enough(asked):

@@ -1,9 +1,8 @@
-"""Progress of long work: a bar on a terminal, of which a pseudo-terminal is one, and plain lines in a file."""
+"""Progress of long work: a bar on a terminal (here a pseudo-terminal), and plain lines elsewhere."""
 import contextlib
 import os
 import pty
 import re
-import sys
 import threading
 
 import tensorflow as tf
@@ -43,8 +42,8 @@ def train(first=0):
             step.assign_add(10)
             progress.train_action({'loss': 1 / 2 ** loop, 'learning_rate': 0.1, 'images_per_second': 1234.5})
             if loop == 1:
-                progress.eval_action({'validation/loss': 0.75, 'validation/top1_error': 0.25, 'validation/top5_error':
-                                      0.125, 'validation/more': 9.0})
+                progress.eval_action({'validation/loss': 0.75, 'validation/top1_error': 0.25,
+                                      'validation/top5_error': 0.125, 'validation/more': 9.0})
     return progress
 
 
@@ -56,7 +55,8 @@ def test_a_terminal_shows_a_bar_that_is_drawn_over_itself(monkeypatch):
     with terminal() as written:
         train()
     said = b''.join(written).decode()
-    assert '\x1b[2K' in said and said.count(HIDE) == said.count(SHOW) == 1 and said.find(HIDE) < said.find(SHOW)
+    assert '\x1b[2K' in said and said.count(HIDE) == said.count(SHOW) == 1
+    assert said.find(HIDE) < said.find(SHOW)
     frames = [frame.strip() for frame in re.split(r'[\r\n]+', ESCAPES.sub('', said)) if frame.strip()]
     assert all(frame.startswith('train ') for frame in frames)
     last = frames[-1]
@@ -71,8 +71,8 @@ def test_elsewhere_there_are_plain_lines(capsys):
     assert [re.sub(r'\d+:\d\d left', 'LEFT', line) for line in lines] == [
         'train: step 10/30, loss 1.0000, 1,234 images/s, LEFT',
         'train: step 20/30, loss 0.5000, 1,234 images/s, LEFT',
-        'train: step 30/30, loss 0.2500, 1,234 images/s, validation/loss 0.7500, validation/top1_error 0.2500, '
-        'validation/top5_error 0.1250, LEFT']
+        'train: step 30/30, loss 0.2500, 1,234 images/s, validation/loss 0.7500, '
+        'validation/top1_error 0.2500, validation/top5_error 0.1250, LEFT']
     assert lines[-1].endswith(' 0:00 left')
 
 

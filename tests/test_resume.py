@@ -217,7 +217,7 @@ def no_room_for_the_index():
 
 @pytest.mark.parametrize('full, words', [
     pytest.param(no_room_for_data, 'File too large; raise the limit', id='data'),
-    pytest.param(no_room_for_the_index, 'No space left on device; free some space and start the same command again',
+    pytest.param(no_room_for_the_index, 'No space left on device; free some space and start the same command',
                  id='index')])
 def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tmp_path, capsys, full, words):
     """A sentence and exit code 2; two good checkpoints and no litter; with room again the command goes on."""
@@ -234,7 +234,8 @@ def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tm
     same(whole, tmp_path, 'weights')
 
 
-def test_ctrl_c_leaves_what_the_same_command_goes_on_from(config_file, few, whole, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_leaves_what_the_same_command_goes_on_from(config_file, few, whole, tmp_path, monkeypatch,
+                                                          capsys):
     step = trainer.Trainer.train_step
 
     def step_and_interrupt(self, iterator):
@@ -270,7 +271,8 @@ MIRRORED, COMPILED = 'train.strategy=mirrored', 'train.jit=true'
     pytest.param([SHORT], id='bfloat16 by the rewriter', marks=pytest.mark.slow),
     pytest.param([ACCUMULATED, RECOMPUTED, SHORT, COMPILED, MIRRORED], id='all on two replicas',
                  marks=pytest.mark.slow)])
-def test_however_a_step_is_computed_a_run_goes_on_as_if_never_cut(config_file, few, tmp_path, capsys, how, request):
+def test_however_a_step_is_computed_a_run_goes_on_as_if_never_cut(config_file, few, tmp_path, capsys, how,
+                                                                  request):
     """Dropout of every part of a batch, moments, schedule: weights and the last checkpoint to the bit."""
     if SHORT in how and COMPILED not in how:
         request.getfixturevalue('rewritten_graphs')
@@ -286,7 +288,7 @@ def test_however_a_step_is_computed_a_run_goes_on_as_if_never_cut(config_file, f
 
 
 def moved(run, before, after):
-    """Whether a net's weights differ between two checkpoints: else nothing is said by their being the same."""
+    """Whether all weights differ between two checkpoints; else their being the same says nothing."""
     readers = [tf.train.load_checkpoint(str(run / name)) for name in (before, after)]
     keys = [key for key in readers[0].get_variable_to_shape_map() if key.startswith('nets/')]
     return all(not np.array_equal(*(reader.get_tensor(key) for reader in readers)) for key in keys)

@@ -1,4 +1,4 @@
-"""A training run of try-on that is cut after a step and goes on, to the bit: what the networks, their discriminators and
+"""A training run of try-on that is cut after a step and goes on, to the bit: what networks, discriminators and
 optimizers have, and what spectral and batch normalisation keep."""
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def people(tmp_path_factory):
 @pytest.mark.parametrize('learn', [pytest.param(SEPARATE, id='two networks'),
                                    pytest.param(ALL, id='three networks', marks=pytest.mark.slow)])
 def test_a_run_cut_after_a_step_ends_in_the_weights_of_one_that_was_not(people, tmp_path, monkeypatch, learn):
-    """Eagerly, for graphs take most of such a short run. Which records it reads is tested for all models alike."""
+    """Eagerly, for graphs take most of such a short run. Which records are read is tested for all models."""
     file, examples, batches = people
     resolved = config.load(file, [f'model.learn=[{", ".join(learn)}]'])
     monkeypatch.setattr(trainer.Trainer, '_dataset', lambda self, split: None)
@@ -77,5 +77,6 @@ def state(it):
     found |= {f'{net}: {variable.name}': variable.numpy() for net, model in it.nets.items()
               for variable in model.variables}
     found |= {f'optimizer of {net}: {number} {variable.name}': variable.numpy()
-              for net, optimizer in it.optimizers.items() for number, variable in enumerate(optimizer.variables)}
+              for net, optimizer in it.optimizers.items()
+              for number, variable in enumerate(optimizer.variables)}
     return found

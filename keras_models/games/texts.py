@@ -15,8 +15,8 @@ def read(texts, side: int) -> tf.Tensor:
 
 
 def check(texts, form: str, words: str) -> tf.Tensor:
-    """Returns the texts, behind an assertion that all are of a form. Without that order another operation may fail
-    first, in words of its own."""
+    """Returns the texts, behind an assertion that all are of a form. Without that order another operation may
+    fail first, in words of its own."""
     right = tf.strings.regex_full_match(texts, form)
     wrong = tf.strings.reduce_join(tf.boolean_mask(texts, ~right)[:1])
     told = tf.strings.join([wrong, f' is no position: give {words}'])

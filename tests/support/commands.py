@@ -59,8 +59,11 @@ def start(*args: str, cwd=None, input: str | bytes = '', env: dict[str, str] | N
 
 
 def exit_code(function: Callable, *args) -> int:
-    """Runs a function of a module in a process of its own, whose TensorFlow has not started. Returns its exit code, or
-    of one that a signal ended the signal's number below 0."""
+    """Runs a function of a module in a process of its own, whose TensorFlow has not started.
+
+    Returns:
+      Its exit code; if a signal ended it, minus the signal's number.
+    """
     _start_server()
     process = _processes.Process(target=function, args=args)
     process.start()

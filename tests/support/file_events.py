@@ -1,10 +1,10 @@
-"""What happens to the files of folders, in order, as Linux reports it: by inotify, which needs no privilege."""
+"""What happens to the files of folders, in order, as Linux reports it (inotify, which needs no privilege)."""
 import ctypes
 import os
 import struct
 
 _MODIFY, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _FOLDER = 0x2, 0x40, 0x80, 0x100, 0x200, 0x40000000
-_HEAD = struct.Struct('iIII')  # of `struct inotify_event`: watch, mask, cookie, length of the name that follows
+_HEAD = struct.Struct('iIII')  # of `struct inotify_event`: watch, mask, cookie, length of the name behind it
 
 
 class Watch:
@@ -29,7 +29,7 @@ class Watch:
         self._folders[watch] = folder
 
     def calls(self) -> list[tuple[str, ...]]:
-        """(call, path) of every change, or (`rename`, new path, old path); repeated writes of a file count as one."""
+        """(call, path) of every change, or (`rename`, new path, old path); successive writes are one."""
         found: list[tuple[str, ...]] = []
         left: dict[int, str] = {}  # cookie -> where a file that is moved came from
         for watch, mask, cookie, name in self._events():
