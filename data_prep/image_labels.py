@@ -5,6 +5,7 @@ As ILSVRC (development kit, bounding boxes), Kaggle's ImageNet and Tiny ImageNet
 import csv
 import hashlib
 import io
+import math
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -199,13 +200,19 @@ def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, 
     result = []
     for box in found:
         try:
-            x, y = (sorted(min(1., max(0., float(at or '') / side)) for at in ends)
+            x, y = (sorted(min(1., max(0., _place(at) / side)) for at in ends)
                     for ends, side in ((box[::2], width), (box[1::2], height)))
         except (ValueError, OverflowError) as error:
             raise ValueError(f'{error}'[:200]) from error
         if x[0] < x[1] and y[0] < y[1]:
             result.append((x[0], y[0], x[1], y[1]))
     return result
+
+
+def _place(text: str | None) -> float:
+    if not math.isfinite(place := float(text or '')):
+        raise ValueError(f'{text} is no place')
+    return place
 
 
 def _stem(name: str) -> int:

@@ -94,10 +94,15 @@ def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -
     """Answers of an exported machine, in order: `answers`, the move alone, and `memories`; or `error`."""
     del jit
     for start in range(0, len(inputs), batch_size):
+        batch = inputs[start:start + batch_size]
         try:
-            found = model.serve(tf.constant(inputs[start:start + batch_size]))
+            found = model.serve(tf.constant(batch))
         except tf.errors.InvalidArgumentError as error:
-            raise ModelError(f'line {start + 1} on: {reason(error)}.') from error
+            if len(batch) > 1:  # which of them
+                yield from predict(model, batch, 1)
+            else:
+                yield {'answers': [''], 'memories': [], 'error': reason(error)}
+            continue
         for move, memories in zip(found['move'].numpy(), found['memories'].numpy()):
             yield {'answers': [move.decode()], 'memories': [text.decode() for text in memories if text]}
 

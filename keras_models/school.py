@@ -41,6 +41,14 @@ class Config(learning_machine.Config):
                                  'possibly won, drawn and lost')
             if term['against'] not in (known := (*opponents(game), 'each other')):
                 raise ValueError(f'terms: nobody plays {term["against"]!r} here; there are {", ".join(known)}')
+            lessons = term['lessons']
+            if type(lessons) is not int or lessons < 1:
+                raise ValueError(f'terms: lessons of number {number} is {lessons!r}; give 1 or more')
+            for key in ('won', 'drawn', 'lost'):
+                pressed = term.get(key, 0)
+                if type(pressed) is not int or abs(pressed) > 1:
+                    raise ValueError(f'terms: {key} of number {number} is {pressed!r}; give 1 for pleasure, '
+                                     '-1 for pain or 0 for none')
         if not self.terms:
             raise ValueError('terms is empty; give at least one term of lessons')
         if self.machines % 2 and any(term['against'] == 'each other' for term in self.terms):
@@ -74,14 +82,19 @@ def parameters(config: Config) -> int:
     return layers.numbers(Machines(config))
 
 
+def check_game(config: Config, game: str, options: dict) -> None:
+    """Raises `ModelError` unless the machines learn the game of the data set."""
+    if games.make(game, options) != games.make(str(config.game), config.options):
+        raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
+                         f'{game} with {options}; leave it out to take that one.')
+
+
 def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
     """The machine of the highest degree of education, alone, to be asked.
 
     Raises:
       ModelError: the data set is of another game.
     """
-    if games.make(assets.game, assets.options) != games.make(str(config.game), config.options):
-        raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
-                         f'{assets.game} with {assets.options}; leave it out to take that one.')
+    check_game(config, assets.game, assets.options)
     best = int(tf.argmax(nets['register'].degree))
     return Player(nets['machines'].alone(best), inference, jit)

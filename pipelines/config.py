@@ -169,12 +169,14 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     modules = {section: _module(where, raw, section) for section in _MODULES}
     template = _template(modules, {section: raw.get(section) or {} for section in _MODULES})
     _check(where, raw, template, '')
+    _empty_lists(template, raw)
     template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
     for field in dataclasses.fields(modules['model'].Config):  # an empty model key follows the data's of the same name
         for section in (template.data, template.input):
             if getattr(template.model, field.name) is None and hasattr(section, field.name):
                 template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
-    if getattr(template.model, 'vocab_size', 0) < getattr(template.data, 'vocab_size', 0):
+    least = getattr(template.data, 'vocab_size', 0)
+    if hasattr(template.model, 'vocab_size') and template.model.vocab_size < least:
         raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is less than data.vocab_size '
                         f'{template.data.vocab_size}; leave it out to take the data\'s.')
     template.lock()
@@ -310,6 +312,17 @@ def _template(modules: dict, raw: dict[str, dict]) -> hyperparams.Config:
 
 def _post_init(self, default_params=None, restrictions=None):
     hyperparams.Config.__post_init__(self, default_params, restrictions)
+
+
+def _empty_lists(template: hyperparams.Config, raw: dict) -> None:
+    """Empties the lists that `raw` gives: hyperparams would merge one of dictionaries, item by item, into a
+    default that happens to be as long."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            if isinstance(inner := getattr(template, key, None), hyperparams.Config):
+                _empty_lists(inner, value)
+        elif isinstance(value, list) and hasattr(template, key):
+            setattr(template, key, [])
 
 
 def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> None:

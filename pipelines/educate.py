@@ -24,6 +24,10 @@ def check(config) -> None:
     if config.train.strategy != 'one_device' or config.train.init_from:
         raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
                         'by play.')
+    if not hasattr(config.data, 'game'):
+        raise UserError(f'data.module: {config.data_module.__name__} has no game to learn; '
+                        'give data_prep.examination.')
+    config.model_module.check_game(config.model, config.data.game, config.data.options)
 
 
 STAGE = stage.Stage('educate', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},

@@ -62,8 +62,9 @@ def serve_warmup(saved_model: str) -> int:
         inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
         n = next(iter(inputs.values())).shape[0]
         for name, answer in signature(**inputs).items():
-            if answer.shape[0] != n:
-                raise ValueError(f'{name} has {answer.shape[0]} answers to {n} requests')
+            if answer.shape[:1] != [n]:  # a scalar has no rows either
+                raise ValueError(f'{name} has shape {answer.shape.as_list()}, and should have a row for each '
+                                 f'of the {n} inputs')
             if answer.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(answer)):
                 raise ValueError(f'{name} is not finite')
         requests += 1

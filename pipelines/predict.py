@@ -6,6 +6,7 @@ persons and garments in, pictures and sheets out.
     python -m pipelines.predict --config demo_images photos/ more.jpg
     python -m pipelines.predict --config viton_hd people/test_pairs.txt
 """
+import argparse
 import contextlib
 import importlib
 import json
@@ -131,33 +132,38 @@ def main(argv=None) -> None:
             from pipelines import predict_images
             predict_images.write(model, args.files, args.out, args.batch_size, args.jit)
             return
-        for block in _blocks(sys.stdin.buffer):
-            for result in run(model, block, args.batch_size, args.jit):
+        for first, block in _blocks(sys.stdin.buffer):
+            for number, result in enumerate(run(model, block, args.batch_size, args.jit), first):
+                if result.get('error'):
+                    raise UserError(f'standard input, line {number:,}: {result["error"]}.')
                 print(' '.join(result['answers'][0].splitlines()))
             sys.stdout.flush()
     stage.run_command(work)
 
 
 def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise ValueError
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
     return int(text)
 
 
 def _blocks(stream, size: int = 4096):
-    """Lines in blocks, so that memory does not grow with their number and answers come before the input ends."""
-    block = []
+    """Blocks of lines, each with the number of its first, so that memory does not grow with their number and
+    answers come before the input ends."""
+    block: list[str] = []
     for number, line in enumerate(stream, 1):
         try:
             block.append(line.decode('utf-8').rstrip('\r\n'))
         except UnicodeDecodeError as error:
-            raise UserError(f'standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position '
-                            f'{error.start}); convert it first, for example with iconv.') from error
+            if block:  # those before it are answered
+                yield number - len(block), block
+            raise UserError(f'standard input, line {number:,}: not UTF-8 (byte 0x{line[error.start]:02x} at '
+                            f'position {error.start}); convert it first, for example with iconv.') from error
         if len(block) == size:
-            yield block
+            yield number - size + 1, block
             block = []
     if block:
-        yield block
+        yield number - len(block) + 1, block
 
 
 if __name__ == '__main__':

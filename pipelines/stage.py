@@ -8,6 +8,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -152,16 +153,22 @@ def quiet_libraries() -> None:
 
 
 def run_command(work: Callable[[], None]) -> None:
-    """Runs `work`; a user's mistake becomes one sentence and exit code 2, never a traceback."""
+    """Runs `work`. A user's mistake becomes one sentence and exit code 2, never a traceback.
+
+    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number: `train | head` has not
+    trained.
+    """
     try:
         work()
+        sys.stdout.flush()  # a closed pipe is found here, not while Python shuts down
     except (UserError, ModelError) as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
-        sys.exit(130)
+        print('interrupted: finished work is kept.', file=sys.stderr, flush=True)
+        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:  # `… | head`: the reader has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         sentence = _environment_sentence(error)
         if sentence is None:
@@ -176,6 +183,8 @@ def _say_error(sentence: str) -> int:
 
 _REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
              errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
+             errno.EFBIG: 'raise the limit of file sizes (`ulimit -f`), or choose a disk that takes larger '
+                          'files, with --pipeline_root',
              errno.ENOTDIR: 'choose a path below folders, with --pipeline_root',
              errno.EISDIR: 'give a file',
              errno.EROFS: 'choose a folder that can be written, with --pipeline_root',

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import examination
-from keras_models import school
-from pipelines import checkpoints, config, education
+from data_prep import UserError, examination
+from keras_models import ModelError, school
+from pipelines import checkpoints, config, educate, education
 from support.commands import command
 
 CONFIG = """\
@@ -93,6 +93,75 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     assert len(names) > 10
     for name in names:
         np.testing.assert_array_equal(one.get_tensor(name), other.get_tensor(name), err_msg=name)
+
+
+@pytest.mark.parametrize('overrides, words', [
+    (['model.terms=[]'], 'terms is empty; give at least one term'),
+    (['model.terms=[3]'], r'model\.terms must be list'),
+    (['model.terms=[{lessons: 3}]'], 'terms: number 1 has lessons; give against and lessons'),
+    (['model.terms=[{against: random, lessons: 3}, {against: random, games: 3}]'], 'number 2 has against, games'),
+    (['model.terms=[{against: random, lessons: 3, drew: 1}]'], 'number 1 has .*drew, lessons; give'),
+    (['model.terms=[{against: random, lessons: many}]'], "lessons of number 1 is 'many'; give 1 or more"),
+    (['model.terms=[{against: random, lessons: 0}]'], 'lessons of number 1 is 0; give 1 or more'),
+    (['model.terms=[{against: random, lessons: true}]'], 'lessons of number 1 is True; give 1 or more'),
+    (['model.terms=[{against: random, lessons: 3, lost: 7}]'], 'lost of number 1 is 7; give 1 for pleasure'),
+    (['model.terms=[{against: random, lessons: 3, won: 0.5}]'], r'won of number 1 is 0\.5; give 1 for'),
+    (['model.terms=[{against: nobody, lessons: 3}]'], "plays 'nobody' here; there are perfect, random, each"),
+    (['model.terms=[{against: capturing, lessons: 3}]'], "nobody plays 'capturing' here; there are perfect"),
+    (['model.game=go', 'model.options={}'], "nobody plays 'perfect' here; there are random, capturing"),
+    (['model.machines=3'], 'machines is 3, .*; give an even number'),
+    (['model.combined=3'], 'combined is 3; .* 2 such indexes at most'),
+    (['model.constancy=17'], 'looked_up 16 is less than constancy 17'),
+    (['model.game=chess'], "there is no game 'chess'; choose of nim, noughts, go"),
+    (['model.options={heaps: 1.5}'], r"the game 'nim': heaps is 1\.5; give it as int"),
+    (['data.options={heaps: 1.5}'], r'options\.heaps must be a whole number of 1 or more; it is 1\.5'),
+    (['input.tokens=5'], 'input: positions have no length: give rows'),
+    (['data.validation_fraction=1'], r'data: validation_fraction must be between 0 and 1, .* it is 1')])
+def test_what_no_school_could_teach_is_refused_by_its_key(config_file, overrides, words):
+    with pytest.raises((UserError, ModelError), match=words) as refused:
+        config.load(str(config_file), overrides)
+    assert '\n' not in str(refused.value)
+
+
+def test_terms_are_those_that_are_given(config_file):
+    """Whatever the default's are, which is as many terms as one of these, and presses a key of its own."""
+    for terms in ([{'against': 'perfect', 'lessons': 3}, {'against': 'random', 'lessons': 2}],
+                  [{'against': 'perfect', 'lessons': 3, 'lost': 0},
+                   {'against': 'random', 'lessons': 2, 'won': 1}]):
+        given = json.dumps(terms)
+        assert len(terms) == len(school.Config().terms)
+        assert config.load(str(config_file), [f'model.terms={given}']).model.terms == terms
+
+
+@pytest.mark.parametrize('overrides, words', [
+    (['train.strategy=mirrored'], r'train\.strategy and train\.init_from .* leave them out'),
+    (['train.init_from=somewhere'], r'train\.strategy and train\.init_from .* leave them out'),
+    (['model.options={heaps: 2}'], r"model\.game nim with {'heaps': 2} is not the game of the data set"),
+    (['model.game=noughts', 'model.options={}'], r'model\.game noughts with {} is not .* data set, nim')])
+def test_what_would_fail_after_the_lessons_is_refused_before_them(config_file, overrides, words):
+    with pytest.raises((UserError, ModelError), match=words):
+        educate.check(config.load(str(config_file), overrides))
+
+
+def test_educate_is_for_what_learns_by_play(tmp_path):
+    with pytest.raises(UserError, match=r'keras_models\.transformer does not learn by play; run .*train'):
+        educate.check(config.load('demo_translation'))
+    (tmp_path / 'odd.yaml').write_text('data: {module: data_prep.wmt, samples: cldr}\n'
+                                       'model: {module: keras_models.school, game: nim}\n')
+    with pytest.raises(UserError, match=r'data\.module: data_prep\.wmt has no game to learn; give data_prep'):
+        educate.check(config.load(str(tmp_path / 'odd.yaml')))
+
+
+@pytest.mark.parametrize('flags, words', [
+    (['--set', 'model.terms=[]'], 'terms is empty'), (['--set', 'train.strategy=mirrored'], 'train.strategy'),
+    (['--set', 'model.game=noughts', '--set', 'model.options={}'], 'model.game noughts'),
+    (['--teacher', '--sets', 'x'], 'unknown argument --sets')])
+def test_a_refusal_is_one_line_and_exit_code_2_and_leaves_nothing(config_file, tmp_path, flags, words):
+    done = command('pipelines.educate', '--config', str(config_file), *flags, cwd=tmp_path)
+    assert done.returncode == 2 and not done.stdout
+    assert words in done.stderr and 'Traceback' not in done.stderr
+    assert 'error: ' in done.stderr.splitlines()[-1]
+    assert not [*tmp_path.iterdir()]
 
 
 def test_train_names_the_command_for_what_learns_by_play(config_file):

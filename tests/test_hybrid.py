@@ -60,6 +60,18 @@ def test_only_the_first_device_learns_dense_layers_and_all_answers_are_its_own(t
     _, again, _ = run('vgg', MIRRORED, HYBRID, 'seed=3', steps=0)
     checkpoints.resume(again.checkpoint, again.nets, checkpoints.present(str(tmp_path))[0])
     assert [again.step(batch) for _ in range(3)] == on
+    for variable, other in zip(it.net.trainable_variables, again.net.trainable_variables):
+        (first, second), (first_again, second_again) = (
+            [copy.numpy() for copy in it.strategy.experimental_local_results(each)]
+            for each in (variable, other))
+        np.testing.assert_array_equal(first_again, first, err_msg=variable.name)
+        if variable.name.startswith('conv'):
+            np.testing.assert_array_equal(second_again, second, err_msg=variable.name)
+    kept = [[moment.numpy() for optimizer in each.optimizers.values() for moment in optimizer.variables]
+            for each in (it, again)]
+    assert len(kept[0]) > len(it.net.trainable_variables)
+    for one, other in zip(*kept):
+        np.testing.assert_array_equal(other, one)
 
 
 def evaluated(it, batch):

@@ -1,21 +1,23 @@
 """A training run killed at any moment ends as one that was not: records, losses and weights, bit for bit."""
+import contextlib
 import os
 import pathlib
+import resource
 import shutil
 import signal
-import subprocess
-import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow import keras
+from tensorflow.python.ops import gen_io_ops
 
 from benchmarks import kill_points
 from data_prep import input_pipeline, records, wmt
 from keras_models import layers, optimizers, transformer
 from pipelines import checkpoints, config, report, stage, trainer
-from support.commands import ROOT
+from support import commands
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',
@@ -162,55 +164,134 @@ def test_killed_three_times_and_not_at_all(config_file, few, tmp_path, watched, 
     assert sorted(read) == sorted(i for step in (16, 17) for i in batches[step][1])
 
 
-ALONE = 'import sys; sys.path.insert(0, "tests"); import test_resume; test_resume.train(*sys.argv[1:])'
+def before_merge(number, work):
+    """Calls `work` where the data of the checkpoint of this number are about to get their name."""
+    merge, calls = gen_io_ops.merge_v2_checkpoints, []
+
+    def work_and_merge(prefixes, destination, *args, **kwargs):
+        calls.append(destination)
+        if len(calls) == number:
+            work(destination.numpy().decode())
+        return merge(prefixes, destination, *args, **kwargs)
+    return mock.patch.object(gen_io_ops, 'merge_v2_checkpoints', work_and_merge)
 
 
-@pytest.mark.skipif(not shutil.which('strace'), reason='strace is not installed')
+def train_and_die(config_file, examples, run):
+    stage.quiet_libraries()
+    with before_merge(2, lambda path: os.kill(os.getpid(), signal.SIGKILL)):
+        train(config_file, examples, run)
+
+
 def test_sigkill_in_the_middle_of_a_checkpoint(config_file, few, whole, tmp_path):
-    """At the eighth rename: a checkpoint takes five, and the third gives its data their name."""
-    killed = subprocess.run(['strace', '-o', os.devnull, '-e', 'rename', '-e', 'inject=rename:signal=SIGKILL:when=8',
-                             sys.executable, '-B', '-W', 'ignore', '-c', ALONE, config_file, few, str(tmp_path)],
-                            cwd=ROOT, capture_output=True, text=True)
+    """Its data lie in a temporary folder and are about to be renamed."""
+    assert commands.exit_code(train_and_die, config_file, few, str(tmp_path)) == -signal.SIGKILL
     left = os.listdir(tmp_path / 'checkpoints')
-    assert killed.returncode == -signal.SIGKILL and 'ckpt-4_temp' in left and 'ckpt-2.sha256' in left, killed.stderr
+    assert 'ckpt-4_temp' in left and 'ckpt-2.sha256' in left
+    assert not [name for name in left if name.startswith('ckpt-4.')]
     train(config_file, few, str(tmp_path))
     same(whole, tmp_path, 'weights', LAST)
     assert not [name for name in os.listdir(tmp_path / 'checkpoints') if 'temp' in name or 'damaged' in name]
 
 
-FULL = """
-import os, subprocess, sys
-sys.path.insert(0, 'tests')
-import test_resume
-config_file, examples, run, folder = sys.argv[1:]
-try:
-    test_resume.train(config_file, examples, run)
-except SystemExit as left:
-    print('left with', left.code)
-print(*sorted(os.listdir(folder)))
-subprocess.run(['mount', '-o', 'remount,size=64m', folder], check=True)
-test_resume.train(config_file, examples, run)
-"""
+@contextlib.contextmanager
+def no_room_for_data():
+    """The third checkpoint's data end in the middle: no file may take more than 1,000 bytes."""
+    before, calls, write = resource.getrlimit(resource.RLIMIT_FSIZE), [], checkpoints.write
+
+    def limited(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        try:
+            return write(*args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with mock.patch.object(checkpoints, 'write', limited):
+        yield
 
 
-@pytest.mark.skipif(bool(subprocess.run(['unshare', '-rm', 'true'], capture_output=True).returncode),
-                    reason='a small file system cannot be mounted here')
-def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tmp_path):
+def no_room_for_the_index():
+    """The third checkpoint's data are in place, and not a byte is left for its index."""
+    return before_merge(3, lambda path: os.symlink('/dev/full', f'{path}.index'))
+
+
+@pytest.mark.parametrize('full, words', [
+    pytest.param(no_room_for_data, 'File too large; raise the limit', id='data'),
+    pytest.param(no_room_for_the_index, 'No space left on device; free some space and start the same command',
+                 id='index')])
+def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tmp_path, capsys, full, words):
     """A sentence and exit code 2; two good checkpoints and no litter; with room again the command goes on."""
-    folder = tmp_path / 'checkpoints'
-    folder.mkdir()
-    room = sum(-(-path.stat().st_size // 4096) * 4096 for path in (whole / 'checkpoints').glob('ckpt-18*')) * 5 // 2
-    mount = f'mount -t tmpfs -o size={room} none "$1" && shift && exec "$@"'
-    done = subprocess.run(['unshare', '-rm', 'sh', '-c', mount, 'sh', str(folder), sys.executable, '-W', 'ignore',
-                           '-c', FULL, config_file, few, str(tmp_path), str(folder)], cwd=ROOT, text=True,
-                          capture_output=True)
-    assert done.returncode == 0 and 'Traceback' not in done.stderr, done.stderr
-    assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
-    assert 'No space left on device; free some space and start the same command again' in done.stderr
-    data, index, hashes = '.data-00000-of-00001', '.index', '.sha256'
-    left = ' '.join(f'ckpt-{step}{suffix}' for step in (2, 4) for suffix in (data, index, hashes))
-    assert f'left with 2\ncheckpoint {left}\n' in done.stdout and 'resuming at step 4 of 18' in done.stdout
+    with full(), pytest.raises(SystemExit) as left:
+        train(config_file, few, str(tmp_path))
+    errors = capsys.readouterr().err
+    assert left.value.code == 2 and errors.startswith('error: ') and errors.count('\n') == 1
+    assert words in errors and 'ckpt-6' in errors
+    suffixes = ('.data-00000-of-00001', '.index', '.sha256')
+    assert sorted(os.listdir(tmp_path / 'checkpoints')) == [
+        'checkpoint', *(f'ckpt-{step}{suffix}' for step in (2, 4) for suffix in suffixes)]
+    train(config_file, few, str(tmp_path))
+    assert 'resuming at step 4 of 18' in capsys.readouterr().out
     same(whole, tmp_path, 'weights')
+
+
+def test_ctrl_c_leaves_what_the_same_command_goes_on_from(config_file, few, whole, tmp_path, monkeypatch,
+                                                          capsys):
+    step = trainer.Trainer.train_step
+
+    def step_and_interrupt(self, iterator):
+        if int(self.global_step.numpy()) == 5:
+            signal.raise_signal(signal.SIGINT)
+        step(self, iterator)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr(trainer.Trainer, 'train_step', step_and_interrupt)
+        train(config_file, few, str(tmp_path))
+    assert left.value.code == 130 and capsys.readouterr().err == 'interrupted: finished work is kept.\n'
+    assert not (tmp_path / 'weights.index').exists()
+    train(config_file, few, str(tmp_path))
+    assert 'resuming at step 4 of 18' in capsys.readouterr().out
+    same(whole, tmp_path, 'weights', LAST)
+
+
+def cut(run, to, *steps):
+    """What a run killed right after the last of these checkpoints has left."""
+    (to / 'checkpoints').mkdir(parents=True)
+    for step in steps:
+        for path in (run / 'checkpoints').glob(f'ckpt-{step}.*'):
+            shutil.copy(path, to / 'checkpoints')
+
+
+ACCUMULATED, RECOMPUTED, SHORT = ('train.gradient_accumulation_steps=2', 'train.rematerialise=true',
+                                  'train.precision=bfloat16')
+MIRRORED, COMPILED = 'train.strategy=mirrored', 'train.jit=true'
+
+
+@pytest.mark.parametrize('how', [
+    pytest.param([ACCUMULATED], id='accumulated'), pytest.param([RECOMPUTED], id='recomputed'),
+    pytest.param([SHORT, COMPILED], id='bfloat16'),
+    pytest.param([SHORT], id='bfloat16 by the rewriter', marks=pytest.mark.slow),
+    pytest.param([ACCUMULATED, RECOMPUTED, SHORT, COMPILED, MIRRORED], id='all on two replicas',
+                 marks=pytest.mark.slow)])
+def test_however_a_step_is_computed_a_run_goes_on_as_if_never_cut(config_file, few, tmp_path, capsys, how,
+                                                                  request):
+    """Dropout of every part of a batch, moments, schedule: weights and the last checkpoint to the bit."""
+    if SHORT in how and COMPILED not in how:
+        request.getfixturevalue('rewritten_graphs')
+    short = ['train.steps=6', 'train.validate_every=6', *how]
+    straight, killed = tmp_path / 'straight', tmp_path / 'killed'
+    train(config_file, few, str(straight), *short)
+    cut(straight, killed, 2, 4)
+    capsys.readouterr()
+    train(config_file, few, str(killed), *short)
+    assert 'resuming at step 4 of 6' in capsys.readouterr().out
+    same(straight, killed, 'weights', 'checkpoints/ckpt-6')
+    assert moved(straight, 'checkpoints/ckpt-4', 'checkpoints/ckpt-6')
+
+
+def moved(run, before, after):
+    """Whether all weights differ between two checkpoints; else their being the same says nothing."""
+    readers = [tf.train.load_checkpoint(str(run / name)) for name in (before, after)]
+    keys = [key for key in readers[0].get_variable_to_shape_map() if key.startswith('nets/')]
+    return all(not np.array_equal(*(reader.get_tensor(key) for reader in readers)) for key in keys)
 
 
 def test_a_point_of_the_sweep(config_file, examples, tmp_path):

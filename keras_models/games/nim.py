@@ -125,7 +125,7 @@ class Game:
         return tf.reduce_sum(heaps * (self.highest + 1) ** np.arange(self.heaps, dtype=np.int32), -1)
 
     def read(self, texts) -> tf.Tensor:
-        board_texts.check(texts, ' '.join(['[0-9]{1,9}'] * self.heaps), f'{self.heaps} numbers')
+        texts = board_texts.check(texts, ' '.join(['[0-9]{1,9}'] * self.heaps), f'{self.heaps} numbers')
         board = tf.strings.to_number(tf.strings.split(texts, ' '), tf.int32).to_tensor(shape=[None, self.heaps])
         board_texts.check(tf.where(tf.reduce_all(board <= self.highest, 1), '', texts), '',
                           f'heaps of 0 to {self.highest}')

@@ -9,16 +9,19 @@ def read(texts, side: int) -> tf.Tensor:
       tf.errors.InvalidArgumentError: a text is no board.
     """
     row = f'[xo.]{{{side}}}'
-    check(texts, '/'.join([row] * side), f'{side} rows of {side} of x, o and dots, with a / between')
+    texts = check(texts, '/'.join([row] * side), f'{side} rows of {side} of x, o and dots, with a / between')
     marks = tf.strings.bytes_split(tf.strings.regex_replace(texts, '/', '')).to_tensor(shape=[None, side * side])
     return tf.cast(marks == 'x', tf.int32) - tf.cast(marks == 'o', tf.int32)
 
 
-def check(texts, form: str, words: str) -> None:
+def check(texts, form: str, words: str) -> tf.Tensor:
+    """Returns the texts, behind an assertion that all are of a form. Without that order another operation may
+    fail first, in words of its own."""
     right = tf.strings.regex_full_match(texts, form)
     wrong = tf.strings.reduce_join(tf.boolean_mask(texts, ~right)[:1])
     told = tf.strings.join([wrong, f' is no position: give {words}'])
-    tf.debugging.Assert(tf.reduce_all(right), [told])
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(right), [told])]):
+        return tf.identity(texts)
 
 
 def write(men, side: int) -> tf.Tensor:

@@ -5,7 +5,6 @@ therefore fork from a server that has imported every library and started none: T
 devices come into being in the child, as in a process typed by a user (a whole `pipelines.run` takes 19.5 s in place of
 26.7). What depends on the imports themselves asks for a `new_process`; tests/test_start.py does, for every command.
 """
-import contextlib
 import io
 import multiprocessing
 import multiprocessing.forkserver
@@ -31,7 +30,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, 'PYTHONPATH': f'{ROOT}{os.pathsep}{ROOT / "tests"}', 'CUDA_VISIBLE_DEVICES': '', **more}
 
 
-def command(*args: str, cwd=None, input: str = '', new_process: bool = False,
+def command(*args: str, cwd=None, input: str | bytes = '', new_process: bool = False,
             env: dict[str, str] | None = None,
             before: Callable[[], None] | None = None) -> subprocess.CompletedProcess:
     """Runs `python -m <args>` to its end. Returns its exit code and what it printed, as text.
@@ -52,7 +51,7 @@ def command(*args: str, cwd=None, input: str = '', new_process: bool = False,
     return subprocess.CompletedProcess(args, child.returncode, out, errors)
 
 
-def start(*args: str, cwd=None, input: str = '', env: dict[str, str] | None = None,
+def start(*args: str, cwd=None, input: str | bytes = '', env: dict[str, str] | None = None,
           before: Callable[[], None] | None = None) -> 'Started':
     """Starts `python -m <args>` and returns at once.
 
@@ -62,13 +61,29 @@ def start(*args: str, cwd=None, input: str = '', env: dict[str, str] | None = No
     return Started(args, cwd, input, env or environment(), before)
 
 
+def exit_code(function: Callable, *args) -> int:
+    """Runs a function of a module in a process of its own, whose TensorFlow has not started.
+
+    Returns:
+      Its exit code; if a signal ended it, minus the signal's number.
+    """
+    _start_server()
+    process = _processes.Process(target=function, args=args)
+    process.start()
+    process.join(TIMEOUT)
+    if process.exitcode is None:
+        process.kill()
+        raise subprocess.TimeoutExpired([function.__name__, *args], TIMEOUT)
+    return process.exitcode
+
+
 class Started:
     """A command that runs, with the methods and attributes of `subprocess.Popen` that tests use."""
 
-    def __init__(self, args, cwd, input: str, env: dict[str, str], before):
+    def __init__(self, args, cwd, input: str | bytes, env: dict[str, str], before):
         _start_server()
-        given, self.stderr = tempfile.TemporaryFile('w+'), tempfile.TemporaryFile('w+', encoding='utf-8')
-        given.write(input)
+        given, self.stderr = tempfile.TemporaryFile(), tempfile.TemporaryFile('w+', encoding='utf-8')
+        given.write(input.encode() if isinstance(input, str) else input)
         given.seek(0)
         out, into = os.pipe()
         self.stdout = open(out, encoding='utf-8')
@@ -169,8 +184,7 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
     warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
     if before:
         before()
-    with contextlib.suppress(BrokenPipeError):
-        _run_module(args)
+    _run_module(args)
 
 
 def _run_module(args: list[str]) -> None:

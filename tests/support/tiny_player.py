@@ -1,0 +1,22 @@
+"""An exported model of the project that is made in a moment: a machine that plays Nim, untaught."""
+import json
+import os
+
+import tensorflow as tf
+
+from keras_models import school
+from pipelines.export import DESCRIPTION
+
+
+def save(folder: str) -> str:
+    """Saves the model of a pipeline `nim` as `export` does. Returns `folder`."""
+    config = school.Config(game='nim', machines=2, memory=16, cards=8)
+    machines = school.build(config)['machines']
+    machines.supply_tapes(0)
+    player = school.Player(machines.alone(0), school.Inference())
+    tf.saved_model.save(player, folder, signatures=player.signatures())
+    os.makedirs(os.path.join(folder, 'assets.extra'), exist_ok=True)
+    with open(os.path.join(folder, DESCRIPTION), 'w', encoding='utf-8') as file:
+        json.dump({'name': 'nim', 'model_module': 'keras_models.school',
+                   'config': {'export': {'jit': False}}}, file)
+    return folder
