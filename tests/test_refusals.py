@@ -1,5 +1,7 @@
-"""What a user can get wrong, refused in a sentence that names the place and says what to do. The tests of each
-module have more of it."""
+"""What a user can get wrong, refused in a sentence that names the place and says what to do.
+
+The tests of each module have more of it.
+"""
 import importlib
 import sys
 import tarfile
@@ -24,7 +26,7 @@ from support.commands import command
     ('prelu_cifar10', 'model.layers=["fc, 8"]', 'model: layers must be convolutions .* then one spp'),
     ('prelu_cifar10', 'model.crop=2', r'model: crop 2 leaves no map for spp; give a larger one'),
     ('demo_tryon', 'model.learn=[hat]', 'model: learn may name segmentation, .*, alias; it names hat'),
-    ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is \[1, 2, '),
+    ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is'),
     ('demo_tryon', 'data.samples_size=[64]', r'data: samples_size must be two numbers; it is \[64\]'),
     ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with .* pairs files; leave out train'),
     ('demo_tryon', 'input.size=[64]', r'input: size must be a height and a width; it is \[64\]'),
@@ -169,7 +171,7 @@ measures: {error: {metric: top1_error}}
 
 
 @pytest.mark.parametrize('text, words', [
-    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'are small and paper; not large'),
+    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'small and paper; not large'),
     ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "is of 'loss', which nothing measures"),
     ('claims: [{says: It is., measure: error}]', "'It is.' needs one of rises, at_least, at_most, ratio"),
     ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "'loss', of which nothing is claimed"),
