@@ -155,8 +155,8 @@ def quiet_libraries() -> None:
 def run_command(work: Callable[[], None]) -> None:
     """Runs `work`. A user's mistake becomes one sentence and exit code 2, never a traceback.
 
-    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number: `train | head` has not
-    trained.
+    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number: `train | head` did
+    not train.
     """
     try:
         work()

@@ -99,7 +99,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     (['model.terms=[]'], 'terms is empty; give at least one term'),
     (['model.terms=[3]'], r'model\.terms must be list'),
     (['model.terms=[{lessons: 3}]'], 'terms: number 1 has lessons; give against and lessons'),
-    (['model.terms=[{against: random, lessons: 3}, {against: random, games: 3}]'], 'number 2 has against, games'),
+    (['model.terms=[{against: random, lessons: 3}, {against: random, games: 3}]'], '2 has against, games'),
     (['model.terms=[{against: random, lessons: 3, drew: 1}]'], 'number 1 has .*drew, lessons; give'),
     (['model.terms=[{against: random, lessons: many}]'], "lessons of number 1 is 'many'; give 1 or more"),
     (['model.terms=[{against: random, lessons: 0}]'], 'lessons of number 1 is 0; give 1 or more'),

@@ -195,8 +195,14 @@ ROWS = {'one scale': {'nets': ['shallow'], 'only': 1}, 'averaged': {'nets': ['sh
         'with the box': {'nets': ['shallow'], 'box': True}}
 
 
-def test_deep_features_are_those_of_the_models_at_the_scales_of_each_row(target, exported):
-    """Each row's measures are the SVM's on descriptors made here from the models in memory."""
+def test_deep_features_are_those_of_the_models_at_the_scales_of_each_row(target, exported, monkeypatch):
+    """What the SVM of each row learns from, and is judged by, are descriptors of the models in memory."""
+    judged, known = descriptors.judged, []
+
+    def noted(*parts):
+        known.append(parts)
+        return judged(*parts)
+    monkeypatch.setattr(descriptors, 'judged', noted)
     exhibit = deep_features.draw(study(target, exported), 'target', {'small': [14, 18]}, ROWS, 5, 3, splits=2)
     assert [*exhibit.values] == [('raw pixels', 0), *((name, 0) for name in ROWS)]
     label = np.arange(24) % 3
@@ -211,12 +217,16 @@ def test_deep_features_are_those_of_the_models_at_the_scales_of_each_row(target,
         'with the box': descriptors.joined([
             descriptors.describe([one], each, [14, 18]) for each in (contents, left)])}
     drawn = [descriptors.splits(label, 5, 3, number) for number in range(2)]
-    for name, x in described.items():
-        found = [descriptors.judged(*(descriptors.Known(x[part], label[part]) for part in parts))
-                 for parts in drawn]
+    for number, (name, x) in enumerate(described.items(), 1):  # before them raw pixels
+        seen = known[2 * number:2 * number + 2]
+        for found, rows in zip(seen, drawn):
+            for part, expected in zip(found, rows):
+                np.testing.assert_allclose(part.x, x[expected], atol=1e-5, err_msg=name)
+                np.testing.assert_array_equal(part.label, label[expected])
         for measure in ('mean class recall', 'mAP'):
-            expected = np.mean([each[measure] for each in found])
+            expected = np.mean([judged(*parts)[measure] for parts in seen])
             assert exhibit.values[name, 0][measure] == pytest.approx(expected), name
+    assert len(known) == 12
     assert exhibit.values['raw pixels', 0] == pytest.approx({'mean class recall': 100, 'mAP': 100})
 
 

@@ -1,5 +1,7 @@
-"""What a user can get wrong, refused in a sentence that names the place and says what to do; file by file the modules'
-own tests have more of it. Where nothing else is said, nothing was read, written or trained before."""
+"""What a user can get wrong, refused in a sentence that names the place and says what to do.
+
+The tests of each module have more of it.
+"""
 import importlib
 import sys
 import tarfile
@@ -18,21 +20,21 @@ from support.commands import command
 
 @pytest.mark.parametrize('name, override, words', [
     ('demo_translation', 'model.d_model=33', r'model: d_model must be even, .* it is 33'),
-    ('alexnet_imagenet', 'model.crop=50', r'model: crop 50 leaves nothing for the last pooling; give \d+ or more'),
-    ('vgg_a_tiny_imagenet', 'model.crop=31', r'model: crop 31 leaves nothing after five poolings; give 32 or more'),
-    ('prelu_cifar10', 'model.layers=["spp, {1}", "3x3, 4"]', 'model: layers must be convolutions .* then one spp'),
+    ('alexnet_imagenet', 'model.crop=50', r'model: crop 50 leaves nothing for the last pooling; give \d+'),
+    ('vgg_a_tiny_imagenet', 'model.crop=31', r'model: crop 31 leaves nothing after five poolings; give 32'),
+    ('prelu_cifar10', 'model.layers=["spp, {1}", "3x3, 4"]', 'model: layers must be .* then one spp'),
     ('prelu_cifar10', 'model.layers=["fc, 8"]', 'model: layers must be convolutions .* then one spp'),
     ('prelu_cifar10', 'model.crop=2', r'model: crop 2 leaves no map for spp; give a larger one'),
-    ('demo_tryon', 'model.learn=[hat]', 'model: learn may name segmentation, geometric_matching, alias; it names hat'),
-    ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is \[1, 2, 3\]'),
+    ('demo_tryon', 'model.learn=[hat]', 'model: learn may name segmentation, .*, alias; it names hat'),
+    ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is'),
     ('demo_tryon', 'data.samples_size=[64]', r'data: samples_size must be two numbers; it is \[64\]'),
-    ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with their own pairs files; leave out train'),
+    ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with .* pairs files; leave out train'),
     ('demo_tryon', 'input.size=[64]', r'input: size must be a height and a width; it is \[64\]'),
-    ('demo_tryon', 'input.tokens=9', 'input: pictures have no length: give rows, and neither buckets nor tokens'),
-    ('demo_images', 'input.buckets=[9]', 'input: pictures have no length: give rows, and neither buckets nor tokens'),
+    ('demo_tryon', 'input.tokens=9', 'input: pictures have no length: give rows, and neither buckets'),
+    ('demo_images', 'input.buckets=[9]', 'input: pictures have no length: give rows, and neither buckets'),
     ('demo_images', 'input.box_inside=2', 'input: box_inside is a fraction of a box, 0 to 1; it is 2'),
     ('demo_images', 'input.scales=[40, 32]', r'input: scales must be one side or .* it is \[40, 32\]'),
-    ('demo_images', 'input.scales=[8]', r'input: scales: a picture of 8 pixels has no room for a crop of \d+')])
+    ('demo_images', 'input.scales=[8]', r'input: scales: a picture of 8 pixels has no room for a crop')])
 def test_a_value_that_cannot_be(name, override, words):
     with pytest.raises(UserError, match=words) as refused:
         config.load(name, [override])
@@ -152,7 +154,7 @@ def test_no_pairs_are_there(tmp_path, files, words):
 
 
 def test_attention_is_a_transformers(tmp_path):
-    with pytest.raises(UserError, match=r'keras_models\..* has no attention; give a configuration .*transformer'):
+    with pytest.raises(UserError, match=r'keras_models\..* has no attention; give .*transformer'):
         attention.look(Pipeline(config.load('demo_images'), str(tmp_path), []), 'a line', '')
 
 
@@ -169,10 +171,10 @@ measures: {error: {metric: top1_error}}
 
 
 @pytest.mark.parametrize('text, words', [
-    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'scales are small and paper; not large'),
-    ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "'It is.' is of 'loss', which nothing measures"),
+    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'small and paper; not large'),
+    ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "is of 'loss', which nothing measures"),
     ('claims: [{says: It is., measure: error}]', "'It is.' needs one of rises, at_least, at_most, ratio"),
-    ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "chance is of 'loss', of which nothing is claimed"),
+    ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "'loss', of which nothing is claimed"),
     ('instead: see there', 'it must have either scales or instead'), ('colour: red', 'colour'),
     ('measures: {error: {take: worst}}', 'take'), ('settings: 5', ''), ('title: [', '')])
 def test_an_item_that_leads_nowhere(tmp_path, text, words):
@@ -207,6 +209,7 @@ def test_an_item_that_leads_nowhere(tmp_path, text, words):
 def test_a_mistake_ends_a_command_with_one_sentence_and_exit_code_2(tmp_path, args, words):
     name, *flags = args
     done = command(f'pipelines.{name}', *flags, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith('error: ') and done.stderr.count('\n') == 1, done.stderr
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
     assert not [*tmp_path.glob('runs/*/*/.partial-*')] and not [*tmp_path.glob('x*')]

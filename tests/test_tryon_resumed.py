@@ -1,5 +1,5 @@
-"""A training run of try-on that is cut after a step and goes on, to the bit: what networks, discriminators and
-optimizers have, and what spectral and batch normalisation keep."""
+"""A training run of try-on that is cut after a step and goes on, to the bit: what networks, discriminators
+and optimizers have, and what spectral and batch normalisation keep."""
 import numpy as np
 import pytest
 import tensorflow as tf
