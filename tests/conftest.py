@@ -4,10 +4,13 @@ import pathlib
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
 from support import text_data, tiny_text_model  # noqa: E402
 
+hypothesis.settings.register_profile('same everywhere', derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile('same everywhere')
 pytest_plugins = ['support.cost', 'support.tensorflow_state', 'support.order', 'support.skips']
 
 
