@@ -65,6 +65,8 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
         blessed, reasons = decide(gate(bleu=bounds), {'bleu': value}, None if before is None else {'bleu': before})
         broken = violated(bounds, value, before)
         assert blessed == (not broken), (bounds, value)
+        if before:  # of changes from 0 TFMA says no
+            assert validated(gate(bleu=bounds), {'bleu': value}, {'bleu': before}).validation_ok == blessed
         of_value, of_change = {'min', 'max'} & {*broken}, {'max_drop', 'max_rise'} & {*broken}
         assert len(reasons) == (bool(of_value) + bool(of_change) or 1 + (before is None and len(bounds) > len(
             {'min', 'max'} & {*bounds})))

@@ -79,6 +79,19 @@ def test_search_is_the_algorithm_as_it_is_written(K, alpha, eos_logit, pack):
     assert ids.dtype == np.int32 and scores.dtype == np.float32
 
 
+@pytest.mark.parametrize('pack', [False, True], ids=['as they are', 'packed'])
+def test_a_graph_computes_the_same(pack):
+    _, step_fn = markov(9, 6)
+
+    def search(lengths):
+        return decoding.beam_search(step_fn, (), tf.zeros([tf.shape(lengths)[0], 1]), lengths, 6, 2, 0.6, BOS, EOS, pack)
+    compiled = tf.function(search, input_signature=[tf.TensorSpec([None], tf.int32)])
+    for lengths in (LENGTHS, LENGTHS[:1]):
+        for one, other in zip(search(tf.constant(lengths)), compiled(tf.constant(lengths))):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert compiled.experimental_get_tracing_count() == 1
+
+
 @pytest.mark.parametrize('pack, asked', [(False, [8] * 8), (True, [8, 8, 6, 6, 4, 3, 2, 1])])
 def test_packing_leaves_out_who_is_done_as_soon_as_it_is_a_quarter(pack, asked):
     """Nobody ends before the longest allowed, which is 1 to 8 tokens."""

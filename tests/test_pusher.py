@@ -301,7 +301,7 @@ def test_a_pusher_that_dies_at_any_call_leaves_whole_versions_and_the_next_remov
     assert {*os.listdir(destination)} == {os.path.basename(path) for path in [*kept, served(destination)]}
 
 
-@pytest.mark.slow  # an hour's chaos in little, by the clock
+@pytest.mark.slow  # kills at random moments of a clock
 def test_readers_find_whole_versions_only_however_pushers_die(models, tmp_path):
     out = tmp_path / 'sweep'
     done = subprocess.run([sys.executable, push_sweep.__file__, '--models', models['!'], models['?'], '--pushes', '20',

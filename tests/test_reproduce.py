@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from data_prep import UserError
-from pipelines import config, experiments, reproduce
+from pipelines import config, experiments, report, reproduce
 from pipelines.experiments import Claim
 from support.commands import ROOT, command
 
@@ -129,7 +129,12 @@ def test_an_item_is_run_by_the_stages_and_judged(made):
     found = json.loads((out / 'ours' / 'rates' / 'found.json').read_text())
     usual, without = found['table']['usual'], found['table']['no rate']
     assert max(usual['error']) < min(without['error']) and len(usual['error']) == 2
-    assert usual['perplexity'][0] == pytest.approx(math.exp(-math.log(1 / usual['perplexity'][0])))
+    for name, steps in (('usual', 20), ('left as it is', 1)):  # e to the least loss of a run's own curve
+        runs = [run for run in (out / 'ours' / 'runs_small').glob('*/train/*/model_run/run.json')
+                if json.loads(run.read_text())['steps'] == steps]
+        losses = [dict(report.curves(str(run.parent / 'tensorboard'))['validation/loss']) for run in runs]
+        assert sorted(found['table'][name]['perplexity']) == pytest.approx(sorted(
+            math.exp(min(curve.values())) for curve in losses))
     assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
     assert usual['parameters'] == without['parameters']
     assert found['table']['left as it is']['error'] == usual['error'] and 'test error' not in without

@@ -201,25 +201,22 @@ def changeable(node: ast.AST) -> Iterator[ast.AST]:
                 yield from changeable(child)
 
 
-def mutants(source: str, functions: tuple[str, ...] = ()) -> list[Mutant]:
-    """All mutants of a module's source, or of some functions of it."""
-    tree, found = ast.parse(source), {}
-    starts = [0]
-    for line in source.encode().splitlines(keepends=True):
+def mutants(source: bytes, functions: tuple[str, ...] = ()) -> list[Mutant]:
+    """All mutants of a module's source, or of some functions of it; a few of them may be no Python."""
+    tree, found, starts = ast.parse(source), {}, [0]
+    for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
 
     def add(node, new: str) -> None:
-        start, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
-        mutant = Mutant(node.lineno, start, end, source.encode()[start:end].decode(), new)
-        with contextlib.suppress(SyntaxError):  # such as a * in a place for one value
-            if ast.dump(ast.parse(mutant.applied(source.encode()))) != ast.dump(tree):
-                found[start, end, new] = mutant
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        found[start, end, new] = Mutant(node.lineno, start, end, source[start:end].decode(), new)
 
-    parts = [node for node in ast.walk(tree) if not functions or getattr(node, 'name', '') in functions]
-    for node in changeable(tree) if not functions else (each for part in parts for each in changeable(part)):
+    parts = [node for node in ast.walk(tree) if getattr(node, 'name', '') in functions] if functions else [tree]
+    for node in (each for part in parts for each in changeable(part)):
         for new in expressions(node):
-            text = ast.unparse(new)
-            add(node, text if isinstance(new, ast.Constant | ast.Call | ast.Name | ast.Subscript) else f'({text})')
+            plain = isinstance(new, ast.Constant | ast.Call | ast.Name | ast.Subscript)
+            add(node, ast.unparse(new) if plain else f'({ast.unparse(new)})')
         for new in statements(node):
             add(node, new)
         for test, new in conditions(node):
@@ -227,16 +224,29 @@ def mutants(source: str, functions: tuple[str, ...] = ()) -> list[Mutant]:
     return [found[key] for key in sorted(found)]
 
 
+def differs(mutant: Mutant, source: bytes) -> bool:
+    """Whether a mutant is Python, and not the same as before; a slice may be no place for a parenthesis, say."""
+    try:
+        return ast.dump(ast.parse(mutant.applied(source))) != ast.dump(ast.parse(source))
+    except SyntaxError:
+        return False
+
+
 def drawn(name: str, seed: int, count: int) -> list[Mutant]:
     """Mutants of a module: from as many lines as there are, by lot, then from them again."""
-    draw, by_line = random.Random(f'{seed} {name}'), {}
-    for mutant in mutants((ROOT / TESTS[name].path).read_text(), TESTS[name].functions):
+    draw, by_line, source = random.Random(f'{seed} {name}'), {}, (ROOT / TESTS[name].path).read_bytes()
+    for mutant in mutants(source, TESTS[name].functions):
         by_line.setdefault(mutant.line, []).append(mutant)
+    for each in by_line.values():
+        draw.shuffle(each)
     chosen, lines = [], []
     while len(chosen) < count and any(by_line.values()):
         lines = lines or draw.sample(sorted(by_line), len(by_line))
-        if left := by_line[lines.pop()]:
-            chosen.append(left.pop(draw.randrange(len(left))))
+        left = by_line[lines.pop()]
+        while left:
+            if differs(mutant := left.pop(), source):
+                chosen.append(mutant)
+                break
     return sorted(chosen)
 
 
@@ -292,8 +302,6 @@ def outcome(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path, l
         os.killpg(child, signal.SIGKILL)  # what it started, too
     if code is None:
         os.waitpid(child, 0)
-    if code in (4, 5, 70):
-        raise RuntimeError(f'pytest did not run:\n{log.read_text()}')
     return {None: 'timeout', 0: 'passed'}.get(code, 'failed'), time.monotonic() - before
 
 
@@ -314,7 +322,7 @@ class Bench:
         if name not in cls.whole:
             how, seconds = outcome(cls.tree, arguments, log, 10 * LIMIT, keep_bytecode=True)
             if how != 'passed':
-                raise SystemExit(f'The tests of {name} fail without a mutant:\n{log.read_text()}')
+                raise RuntimeError(f'The tests of {name} fail without a mutant:\n{log.read_text()}')
             for cached in module.parent.glob(f'__pycache__/{module.stem}.*'):
                 cached.unlink()
             cls.whole.add(name)
