@@ -279,8 +279,11 @@ def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib
             del sys.modules[name]
         sys.path[:] = [str(tree), str(tree / 'tests')] + [path for path in sys.path if not pathlib.Path(
             path or os.getcwd()).resolve().is_relative_to(ROOT) or 'site-packages' in path]
+        import hypothesis
         import pytest
-        code = int(pytest.main(['-x', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE', *arguments]))
+        hypothesis.settings.register_profile('first', phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+                                             derandomize=True, database=None, deadline=None)  # nothing is shrunk
+        code = int(pytest.main(['-x', '--hypothesis-profile', 'first', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE', *arguments]))
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
