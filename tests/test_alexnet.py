@@ -236,7 +236,8 @@ def test_dropout_follows_relu_in_training_only():
     np.testing.assert_array_equal(kept, np.where(kept == 0, 0, 2 * x))  # a unit is gone, or doubled
     gone = (kept == 0)[:, x > 0]  # [400, units that ReLU leaves]
     assert gone.shape[1] > 50 and gone.mean() == pytest.approx(0.5, abs=3 * 0.5 / gone.size ** 0.5)
-    assert np.abs(gone.mean(0) - 0.5).max() < 5 * 0.5 / 400 ** 0.5  # each unit half of the time, by five deviations
+    # each unit half of the time, by five deviations
+    assert np.abs(gone.mean(0) - 0.5).max() < 5 * 0.5 / 400 ** 0.5
     np.testing.assert_array_equal(made['fc6/dropout'](x, SEED), x)
 
 

@@ -66,7 +66,8 @@ def test_what_boxes_share_is_what_counting_squares_says(pairs):
         return (x >= left) & (x < right) & (y >= upper) & (y < lower)
     expected = [(squares(a) & squares(b)).sum() / max(1, (squares(a) | squares(b)).sum()) for a, b in pairs]
     first, second = (np.float32([pair[n] for pair in pairs]) / 16 for n in (0, 1))
-    np.testing.assert_allclose(boxes.iou(first, second), expected, rtol=4e-7)  # a sum, a difference and a quotient
+    # a sum, a difference and a quotient
+    np.testing.assert_allclose(boxes.iou(first, second), expected, rtol=4e-7)
 
 
 @given(SIXTEENTHS, SIXTEENTHS, SIXTEENTHS)
@@ -77,7 +78,7 @@ def test_a_part_of_a_part_is_a_part(box, part, whole):
 
 
 def score_as_written(a, b):
-    """The part of their union that two boxes do not share, and how far apart they are in mean widths and heights."""
+    """The part of their union that two boxes do not share, and their distance in mean widths and heights."""
     def area(box):
         return np.prod(np.maximum(box[2:] - box[:2], 0))
     both = area(np.concatenate([np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])]))
@@ -100,7 +101,8 @@ def as_written(box, score, t):
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 9), st.sampled_from([0., .8, 1., 1.2, 1.5, 100.]))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 9),
+       st.sampled_from([0., .8, 1., 1.2, 1.5, 100.]))
 def test_merging_is_the_algorithm_as_it_is_written(seed, classes, n, t):
     box = drawn(classes, n, seed=seed)
     score = np.random.default_rng(seed).uniform(size=(classes, n)).astype(np.float32)

@@ -1,6 +1,6 @@
-"""The gate's decision: every combination of thresholds and values, checked by TFMA's validator, against the definition.
+"""The gate's decision against its definition, for every combination of thresholds and values.
 
-TFMA's pipeline is not run: its validator is given the metrics. That the pipeline computes them test_pipeline.py shows.
+TFMA's validator is given the metrics; that its pipeline computes them is shown by test_pipeline.py.
 """
 import itertools
 import math
@@ -45,7 +45,8 @@ def decide(config, values, baseline=None):
 
 
 CHANGES = [{}, *({key: by} for key in ('max_drop', 'max_rise') for by in (0., .25))]
-BOUNDS = [{**least, **most, **change} for least in ({}, {'min': .5}) for most in ({}, {'max': .5}) for change in CHANGES]
+BOUNDS = [{**least, **most, **change} for least in ({}, {'min': .5}) for most in ({}, {'max': .5})
+          for change in CHANGES]
 
 
 def violated(bounds, value, before):
@@ -60,9 +61,9 @@ def violated(bounds, value, before):
 @pytest.mark.parametrize('before', [None, 0., .25, .5, .75], ids=lambda value: f'blessed {value}')
 def test_blessed_is_what_keeps_all_its_bounds(before):
     """Bounds themselves are kept: the numbers are halves and quarters, so that equal is equal."""
-    verdicts = set()
+    verdicts, baseline = set(), None if before is None else {'bleu': before}
     for bounds, value in itertools.product(BOUNDS[1:], (.25, .5, .75)):
-        blessed, reasons = decide(gate(bleu=bounds), {'bleu': value}, None if before is None else {'bleu': before})
+        blessed, reasons = decide(gate(bleu=bounds), {'bleu': value}, baseline)
         broken = violated(bounds, value, before)
         assert blessed == (not broken), (bounds, value)
         if before:  # of changes from 0 TFMA says no
@@ -80,7 +81,8 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
     assert verdicts == {True, False}
 
 
-@pytest.mark.parametrize('first, second', [(.5, .25), (.25, .5), (.25, .25), (.5, .5), (.75, .25), (.25, .75)])
+@pytest.mark.parametrize('first, second', [
+    (.5, .25), (.25, .5), (.25, .25), (.5, .5), (.75, .25), (.25, .75)])
 @pytest.mark.parametrize('before', [None, {'bleu': .0, 'exact_match': .0}, {'bleu': .5, 'exact_match': .75}])
 def test_every_metric_must_keep_its_own_bounds(first, second, before):
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max': .5, 'max_drop': .25}}
@@ -101,7 +103,8 @@ def test_what_could_not_be_compared_is_named():
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max_rise': 0.}}
     blessed, [met, skipped] = decide(gate(**bounds), {'bleu': .5, 'exact_match': 1.})
     assert blessed and 'bleu.max_drop, exact_match.max_rise could not be checked' in skipped
-    assert decide(gate(**bounds), {'bleu': .5, 'exact_match': 0.}, {'bleu': .5, 'exact_match': 0.}) == (True, [met])
+    assert decide(gate(**bounds), {'bleu': .5, 'exact_match': 0.},
+                  {'bleu': .5, 'exact_match': 0.}) == (True, [met])
 
 
 @pytest.mark.parametrize('value', [math.nan, -math.inf, math.inf])
@@ -120,7 +123,8 @@ def test_a_metric_that_is_missing_is_not_blessed(bounds):
 
 @pytest.mark.parametrize('bounds, with_baseline, blessed', [
     ({'min': .5}, False, False), ({'max': .5}, True, False), ({'max_drop': .25}, True, False),
-    ({'max_drop': .25}, False, True), ({'max_rise': .25}, False, True),  # no threshold was there for TFMA to check
+    # no threshold was there for TFMA to check
+    ({'max_drop': .25}, False, True), ({'max_rise': .25}, False, True),
     ({'min': .5, 'max_drop': .25}, False, False)], ids=str)
 def test_a_slice_that_is_missing_is_not_blessed(bounds, with_baseline, blessed):
     """TFMA then says that all is not well, and names no failure."""

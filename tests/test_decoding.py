@@ -10,6 +10,7 @@ from keras_models import decoding, transformer
 from keras_models.transformer import BOS, EOS, Config, Inference
 from keras_models.translator import Translator
 
+
 def sentence(ids):
     ids = ids.tolist()
     return ids[:ids.index(EOS) + 1] if EOS in ids else [i for i in ids if i]
@@ -17,7 +18,7 @@ def sentence(ids):
 class Told:
     """A 'model' whose next-token scores depend on the sentence and on all tokens so far, and on nothing else.
 
-    It finds the tokens so far in its cache, by `slots`, and keeps how many sentences it was asked of at each step.
+    It finds the tokens so far in its cache, by `slots`. `asked` is the number of sentences at each step.
     """
 
     def __init__(self, V, seed, eos_logit=0.0):
@@ -39,8 +40,8 @@ class Told:
 
     def search(self, lengths, T, K, alpha, pack=False):
         B = len(lengths)
-        ids, scores = decoding.beam_search(self.step, tf.range(B), tf.fill([B, K, T], -1), tf.constant(lengths), T, K,
-                                           alpha, BOS, EOS, pack)
+        ids, scores = decoding.beam_search(self.step, tf.range(B), tf.fill([B, K, T], -1),
+                                           tf.constant(lengths), T, K, alpha, BOS, EOS, pack)
         return ids.numpy(), scores.numpy()
 
 
@@ -68,7 +69,8 @@ LENGTHS = [5, 1, 3, 6, 2, 6, 4]
 
 
 @pytest.mark.parametrize('pack', [False, True], ids=['as they are', 'packed'])
-@pytest.mark.parametrize('K, alpha, eos_logit', [(1, 0., 1.), (2, .6, 0.), (3, .6, 2.), (3, 1.5, -1.), (2, 0., -9.)])
+@pytest.mark.parametrize('K, alpha, eos_logit',
+                         [(1, 0., 1.), (2, .6, 0.), (3, .6, 2.), (3, 1.5, -1.), (2, 0., -9.)])
 def test_search_is_the_algorithm_as_it_is_written(K, alpha, eos_logit, pack):
     told = Told(9, 3, eos_logit)
     ids, scores = told.search(LENGTHS, 6, K, alpha, pack)
@@ -84,7 +86,8 @@ def test_a_graph_computes_the_same(pack):
     _, step_fn = markov(9, 6)
 
     def search(lengths):
-        return decoding.beam_search(step_fn, (), tf.zeros([tf.shape(lengths)[0], 1]), lengths, 6, 2, 0.6, BOS, EOS, pack)
+        return decoding.beam_search(step_fn, (), tf.zeros([tf.shape(lengths)[0], 1]), lengths, 6, 2, 0.6, BOS,
+                                    EOS, pack)
     compiled = tf.function(search, input_signature=[tf.TensorSpec([None], tf.int32)])
     for lengths in (LENGTHS, LENGTHS[:1]):
         for one, other in zip(search(tf.constant(lengths)), compiled(tf.constant(lengths))):
@@ -159,7 +162,8 @@ def test_the_loop_ends_when_all_sentences_are_done():
     assert int(steps) == 1
 
 
-@pytest.mark.parametrize('V, n', [(37_000, 8), (8_000, 8), (360, 8), (360, 2), (37, 8), (64, 8), (9, 8), (1009, 2)])
+@pytest.mark.parametrize('V, n', [(37_000, 8), (8_000, 8), (360, 8), (360, 2), (37, 8), (64, 8), (9, 8),
+                                  (1009, 2)])
 @pytest.mark.parametrize('levels', [3, 10_000])
 def test_the_best_are_found_in_blocks(V, n, levels):
     """As `tf.math.top_k` has them: of equals, of which there are many on 3 levels, those of the lowest ids first."""
@@ -179,7 +183,7 @@ def test_of_fewer_than_are_wanted_all_are_the_best():
     np.testing.assert_allclose(logp, np.sort(tf.nn.log_softmax(logits))[..., ::-1], rtol=1e-6)
 
 
-# --- The Transformer's cache --------------------------------------------------------------------------------------
+# --- The Transformer's cache -----------------------------------------------------------------------------
 
 CONFIG = Config(vocab_size=30, N=2, d_model=16, d_ff=32, h=4)
 INFERENCE = Inference(extra_length=6)

@@ -64,13 +64,15 @@ def test_a_training_run_keeps_nothing_of_its_steps(config_file, examples, tmp_pa
         show(self, output)
         if not (done := int(self.step.numpy())) % 20:
             gc.collect()
-            files = sorted(path for path in map(_target, os.listdir('/proc/self/fd')) if path.startswith(str(tmp_path)))
+            files = sorted(path for path in map(_target, os.listdir('/proc/self/fd'))
+                           if path.startswith(str(tmp_path)))
             found[done] = len(gc.get_objects()), files, sorted(each.name for each in threading.enumerate())
     monkeypatch.setattr(progress.Progress, 'train_action', watched)
     each = ['train.steps=80', 'train.log_every=2', 'train.checkpoint_every=10', 'train.validate_every=10']
     trainer.train(config.load(config_file, each), examples, str(tmp_path))
     (_, *before), (_, *after) = found[40], found[80]
     counts = [found[done][0] for done in (20, 40, 60, 80)]
-    # Less than one a step wherever nothing new happened; a checkpoint leaves two, regular expressions Python keeps.
+    # Less than one a step at best; a checkpoint leaves two, regular expressions that Python keeps.
     assert min(later - earlier for earlier, later in zip(counts, counts[1:])) < 20
-    assert after == before and before[0]  # its files and Python's threads; TensorFlow starts its own when it needs them
+    # its files and Python's threads; TensorFlow starts its own when it needs them
+    assert after == before and before[0]

@@ -162,7 +162,8 @@ def test_source_follows_imports_and_ignores_layout(source):
     inside = 'def work(x):\n    from pipelines.probed import RATE\n    return RATE * x\n'
     within = source(probe=inside)
     assert source(probed='RATE = 0.25\n') != within  # and in one that it imports only when it runs
-    assert source(probe='import math\n', probed='RATE = 1\n') == source(probed='RATE = 2\n')  # it imports it no more
+    # it imports it no more
+    assert source(probe='import math\n', probed='RATE = 1\n') == source(probed='RATE = 2\n')
 
 
 def test_source_of_the_frame_is_no_part_of_a_stage(source):

@@ -26,7 +26,8 @@ def test_smoothed_cross_entropy_is_the_one_with_the_smoothed_distribution(epsilo
 
 
 @pytest.mark.parametrize('shape', [(7,), (3, 7), (2, 3, 4, 7)], ids=str)
-@pytest.mark.parametrize('logits, labels', [(tf.float32, tf.int64), (tf.bfloat16, tf.int32), (tf.float16, tf.int32)])
+@pytest.mark.parametrize('logits, labels', [(tf.float32, tf.int64), (tf.bfloat16, tf.int32),
+                                            (tf.float16, tf.int32)])
 def test_cross_entropy_of_any_shape_is_in_float32(shape, logits, labels):
     draw = np.random.default_rng(1)
     z = tf.cast(draw.normal(0, 3, shape), logits)
@@ -36,7 +37,8 @@ def test_cross_entropy_of_any_shape_is_in_float32(shape, logits, labels):
         loss, nll = losses.cross_entropy(z, y)
     expected = tf.nn.sparse_softmax_cross_entropy_with_logits(y, tf.cast(z, tf.float32))
     assert loss.dtype == nll.dtype == tf.float32 and loss.shape == nll.shape == shape[:-1]
-    np.testing.assert_allclose(nll, expected, rtol=1e-5, atol=1e-6)  # of a sum of seven, and a logarithm near 1
+    # of a sum of seven, and a logarithm near 1
+    np.testing.assert_allclose(nll, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(loss, nll)
     gradient = tape.gradient([loss, nll], z)
     p = tf.nn.softmax(tf.cast(z, tf.float32))
@@ -50,7 +52,8 @@ def test_row_means_are_of_all_but_the_first_axis_and_in_float32(kind):
     x = tf.cast(tf.reshape(tf.range(24), [2, 3, 2, 2]) * 10, kind)
     found = losses.row_means(x)
     assert found.dtype == tf.float32 and found.numpy().tolist() == [55, 175]
-    large = tf.fill([2, 40], tf.constant(4e4, tf.float16))  # float16 ends at 65,504, and the sum is 1.6 million
+    # float16 ends at 65,504, and the sum is 1.6 million
+    large = tf.fill([2, 40], tf.constant(4e4, tf.float16))
     np.testing.assert_allclose(losses.row_means(large), [4e4, 4e4], rtol=1e-3)
     np.testing.assert_array_equal(losses.row_means(tf.constant([3., 4.])), [3, 4])  # nothing to average
 
@@ -146,19 +149,26 @@ def test_the_defaults_are_krizhevskys():
         np.testing.assert_allclose(variable, [w], rtol=1e-6)
         validations = 0
         while validations < 20 and float(optimizer.schedule(0)) > 0.5 * e:  # until a plateau is seen
-            optimizer.schedule.after_validation({'top1_error': 0.5 - 1e-5 * validations})  # which is no progress
+            # which is no progress
+            optimizer.schedule.after_validation({'top1_error': 0.5 - 1e-5 * validations})
             validations += 1
         drops.append(validations)
     assert drops[1:] == [5, 5, 20, 20] and drops[0] == 6  # the very first validation sets the mark
+    slow = optimizers.descent(optimizers.Descent()).schedule
+    for validations in range(30):
+        slow.after_validation({'top1_error': 0.5 - 0.0011 * validations})
+    assert float(slow(0)) == np.float32(0.01)  # a tenth of a percent is progress
     assert not optimizer.schedule.state.trainable_variables  # or a net that holds them would train them
 
 
 def test_keys_of_a_configuration_go_where_they_belong():
     config = optimizers.Descent(0.3, 0.7, 0.25, 4.0, 2, 'loss', 3, 0.125)
     optimizer = optimizers.descent(config, spared=('fc8',))
-    assert optimizer.schedule.get_config() == {'rate': 0.3, 'watch': 'loss', 'factor': 4.0, 'drops': 2, 'patience': 3,
+    assert optimizer.schedule.get_config() == {'rate': 0.3, 'watch': 'loss', 'factor': 4.0, 'drops': 2,
+                                               'patience': 3,
                                                'min_delta': 0.125}
-    variables = [tf.Variable([8.0], name=name) for name in ('fc7/kernel', 'fc8/kernel', 'fc7/bias', 'conv/prelu/a')]
+    variables = [tf.Variable([8.0], name=name)
+                 for name in ('fc7/kernel', 'fc8/kernel', 'fc7/bias', 'conv/prelu/a')]
     for _ in range(2):
         optimizer.apply_gradients([(tf.constant([1.0]), variable) for variable in variables])
     first = 8 - 0.3 * (1 + 0.25 * 8)
@@ -196,9 +206,11 @@ def test_a_schedule_or_rule_that_is_made_again_from_its_configuration_is_the_sam
         assert float(plateaus[0](0)) == float(plateaus[1](0))
     assert float(plateau(0)) == 0.5 / 4 ** 2
     rule = optimizers.Momentum(0.25, 0.5, 0.125, ['spared'])
-    variables = [[tf.Variable([3.0], name=name) for name in ('w/kernel', 'spared/kernel', 'w/bias')] for _ in range(2)]
+    variables = [[tf.Variable([3.0], name=name) for name in ('w/kernel', 'spared/kernel', 'w/bias')]
+                 for _ in range(2)]
     for each, own in zip((rule, optimizers.Momentum.from_config({
-            name: rule.get_config()[name] for name in ('learning_rate', 'momentum', 'decay', 'undecayed')})), variables):
+            name: rule.get_config()[name] for name in ('learning_rate', 'momentum', 'decay', 'undecayed')})),
+            variables):
         for _ in range(2):
             each.apply_gradients([(tf.constant([1.0]), variable) for variable in own])
     np.testing.assert_array_equal(*variables)

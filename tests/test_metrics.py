@@ -123,13 +123,16 @@ def test_a_protocol_says_what_its_number_is():
     right = '(S (NP (NN a)) (VP (VB b)))'
     for name, (kind, _, arguments) in metrics.CLASSES.items():
         if kind == 'BracketScore':
-            combiner = metrics.BracketCombiner(None, None, arguments['score'], arguments.get('right_branching', False))
+            combiner = metrics.BracketCombiner(None, None, arguments['score'],
+                                               arguments.get('right_branching', False))
             [best] = combiner.extract_output(combiner.counts([right], right)).values()
             assert best == (1 if protocols[name].startswith('fraction') else 50 if 'right' in name else 100)
         if kind == 'TopKError':
-            [worst] = metrics.TopKCombiner(None, None, arguments['k']).extract_output(np.array([7, 7])).values()
+            [worst] = metrics.TopKCombiner(None, None,
+                                           arguments['k']).extract_output(np.array([7, 7])).values()
             assert worst == 1 and protocols[name].startswith('fraction')
-    for name, options in (('bleu', {}), ('bleu_split', {'tokenize': 'none', 'smooth_method': 'none', 'force': True})):
+    for name, options in (('bleu', {}), ('bleu_split',
+                                         {'tokenize': 'none', 'smooth_method': 'none', 'force': True})):
         bleu = sacrebleu.BLEU(**options)
         score = bleu.corpus_score(['one two three four five'], [['one two three four six']]).score
         assert corpus([('one two three four five', 'one two three four six')], split=bool(options)) == score

@@ -25,7 +25,7 @@ TRIED = itertools.count(os.getpid() * 16)
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports below those that the kernel hands out, so that nobody else is given one before the workers bind it."""
+    """Ports below those that the kernel hands out: nobody else is given one before the workers bind it."""
     found = []
     with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
         room = int(file.read().split()[0]) - 10_000
@@ -40,10 +40,13 @@ def free_ports(n: int) -> list[int]:
 def start_workers(config_file, root, before=None) -> list[Started]:
     """Chief and another; `before` is the chief's, see `commands.start`."""
     cluster = {'worker': [f'127.0.0.1:{port}' for port in free_ports(2)]}
-    return [start('pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
-                  '--pipeline_root', str(root), *FLAGS, cwd=ROOT, before=None if index else before, env=environment(
-                      TF_CONFIG=json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': index}})))
-            for index in range(2)]
+
+    def worker(index):
+        of_worker = json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': index}})
+        return start('pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
+                     '--pipeline_root', str(root), *FLAGS, cwd=ROOT, env=environment(TF_CONFIG=of_worker),
+                     before=None if index else before)
+    return [worker(0), worker(1)]
 
 
 def until(child, text):

@@ -70,8 +70,9 @@ def test_damage_is_named(models, destination, how):
 
 
 @pytest.mark.parametrize('record', [
-    '', '{', '[]', '"text"', '[' * 100_000, {'format': 2}, {'format': '1'}, {'version': '7'}, {'version': None},
-    {'rolled_back_to': 1.5}, {'files': None}, {'files': []}, {'lineage': 'x'}, {'lineage': None}, b'\xff'],
+    '', '{', '[]', '"text"', '[' * 100_000, {'format': 2}, {'format': '1'}, {'version': '7'},
+    {'version': None}, {'rolled_back_to': 1.5}, {'files': None}, {'files': []}, {'lineage': 'x'},
+    {'lineage': None}, b'\xff'],
     ids=lambda record: str(record)[:20])
 def test_a_record_of_another_form_is_none(models, destination, record):
     """And its version counts by its own number, whatever it says."""
@@ -106,7 +107,8 @@ def test_a_file_system_without_locks_takes_pushes_too(models, destination, monke
     monkeypatch.setattr(fcntl, 'flock', refused)
     [path] = push_all(models, destination, '!')
     assert_whole(path)
-    assert {*os.listdir(destination)} == {os.path.basename(left), os.path.basename(path)}  # nobody knows whose it is
+    # nobody knows whose it is
+    assert {*os.listdir(destination)} == {os.path.basename(left), os.path.basename(path)}
 
 
 def test_a_copy_that_differs_is_not_published(models, destination, monkeypatch):
@@ -254,12 +256,12 @@ def test_what_is_being_copied_is_not_swept_away(models, destination, monkeypatch
         assert_whole(path)
 
 
-CALLS = [(tf.io.gfile, 'makedirs'), (tf.io.gfile, 'copy'), (tf.io.gfile, 'rename'), (os, 'fsync'), (os, 'rename'),
-         (tf.io.gfile, 'rmtree')]
+CALLS = [(tf.io.gfile, 'makedirs'), (tf.io.gfile, 'copy'), (tf.io.gfile, 'rename'), (os, 'fsync'),
+         (os, 'rename'), (tf.io.gfile, 'rmtree')]
 
 
 def killed_at(number, work):
-    """Runs `work` in a forked child that is killed at the call of this number, if it gets there; whether it was."""
+    """Runs `work` in a forked child that is killed before its call of this number. False: it made fewer."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code in (0, -signal.SIGKILL)
@@ -286,7 +288,8 @@ def killed_at(number, work):
 def test_a_pusher_that_dies_at_any_call_leaves_whole_versions_and_the_next_removes_the_rest(
         models, destination, monkeypatch, work):
     kept, appeared = push_all(models, destination, '!?'), 0
-    do = {'push': lambda: push_all(models, destination, '.'), 'rollback': lambda: pusher.rollback(destination)}[work]
+    do = {'push': lambda: push_all(models, destination, '.'),
+          'rollback': lambda: pusher.rollback(destination)}[work]
     number = 0
     while killed_at(number, do):
         versions = [os.path.join(destination, name) for name in os.listdir(destination) if name.isdecimal()]
@@ -297,7 +300,8 @@ def test_a_pusher_that_dies_at_any_call_leaves_whole_versions_and_the_next_remov
             shutil.rmtree(version)
             appeared += 1
         number += 1
-    assert number > 20 and appeared > 1  # after the rename comes a flush, and the removal of what is no longer there
+    # after the rename comes a flush, and the removal of what is no longer there
+    assert number > 20 and appeared > 1
     assert {*os.listdir(destination)} == {os.path.basename(path) for path in [*kept, served(destination)]}
 
 

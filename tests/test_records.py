@@ -49,10 +49,12 @@ def test_a_long_shard_is_a_plain_tfrecord_file_too(tmp_path):
     assert open(path, 'rb').read() == body and os.listdir(tmp_path / 'Split-train') == [
         'part-0.index.npy', 'part-0.tfrecord']
     index = open(records.index_path(path), 'rb').read()
-    assert entry == {'file': 'Split-train/part-0.tfrecord', 'records': len(long), 'bytes': len(body), 'sha256':
-                     hashlib.sha256(body).hexdigest(), 'index_sha256': hashlib.sha256(index).hexdigest()}
+    assert entry == {'file': 'Split-train/part-0.tfrecord', 'records': len(long), 'bytes': len(body),
+                     'sha256': hashlib.sha256(body).hexdigest(),
+                     'index_sha256': hashlib.sha256(index).hexdigest()}
     rows = np.load(records.index_path(path))
-    assert rows.dtype.names == ('offset', 'length', 'crc') and rows['length'].tolist() == [len(x) for x in long]
+    assert rows.dtype.names == ('offset', 'length', 'crc')
+    assert rows['length'].tolist() == [len(record) for record in long]
 
 
 def test_a_shard_appears_under_its_name_only_when_it_is_closed(tmp_path):
@@ -87,7 +89,8 @@ def test_a_data_set_of_several_splits_and_features(tmp_path, folder):
             writer.write(record, targets=5 + i, inputs=i, more=9)
             rows.setdefault(split, []).append((number, i, record))
         shards.append(writer.close())
-    records.write_manifest(folder, shards, ('inputs', 'targets'), {'train': {'written': 6}}, {'made_by': 'test'})
+    records.write_manifest(folder, shards, ('inputs', 'targets'), {'train': {'written': 6}},
+                           {'made_by': 'test'})
     manifest = records.read_manifest(folder)
     assert (manifest['made_by'], manifest['counts']) == ('test', {'train': {'written': 6}})
     assert {split: [entry['file'] for entry in entries] for split, entries in manifest['splits'].items()} == {
@@ -103,7 +106,8 @@ def test_a_data_set_of_several_splits_and_features(tmp_path, folder):
     with tf.io.gfile.GFile(f'{folder}/Split-train/part-1.tfrecord', 'rb') as file:
         body = bytearray(file.read())
     body[-5] ^= 1
-    tf.io.gfile.remove(f'{folder}/Split-train/part-1.tfrecord')  # memory's files are not cut when they are opened
+    # memory's files are not cut when they are opened
+    tf.io.gfile.remove(f'{folder}/Split-train/part-1.tfrecord')
     with tf.io.gfile.GFile(f'{folder}/Split-train/part-1.tfrecord', 'wb') as file:
         file.write(bytes(body))
     split = records.open_split(folder, 'train')
@@ -198,10 +202,14 @@ def test_an_index_that_lies_is_refused_though_its_hash_is_right(data_set):
     (('splits', 'train', 0, 'file'), '/etc/passwd'), (('splits', 'train', 0, 'records'), 2 ** 70),
     (('splits', 'train', 0, 'bytes'), -1), (('splits', 'train', 0, 'index_sha256'), 3), (('lengths',), ['crc']),
     (('lengths',), ['a', 'a']), (('counts', 'train'), {'written': '8'}), (('model',), {'classes': [1]}),
-    (('splits', 'train', 0, 'file'), 'Split-train/.hidden.tfrecord'), (('lengths',), 'inputs'), (('lengths',), None),
-    (('splits', 'train', 0, 'file'), 'Split-train/part-0.tfrecord.gz'), (('splits', '1st'), []), (('counts',), []),
-    (('splits', 'train', 0, 'records'), True), (('splits', 'train', 0, 'bytes'), 1 << 63), (('splits', 'train'), [{}]),
-    (('splits', 'train', 0, 'sha256'), 'F' * 64), (('counts', 'train'), {'not written': 8}), (('lengths',), ['1st']),
+    (('splits', 'train', 0, 'file'), 'Split-train/.hidden.tfrecord'), (('lengths',), 'inputs'),
+    (('lengths',), None),
+    (('splits', 'train', 0, 'file'), 'Split-train/part-0.tfrecord.gz'), (('splits', '1st'), []),
+    (('counts',), []),
+    (('splits', 'train', 0, 'records'), True), (('splits', 'train', 0, 'bytes'), 1 << 63),
+    (('splits', 'train'), [{}]),
+    (('splits', 'train', 0, 'sha256'), 'F' * 64), (('counts', 'train'), {'not written': 8}),
+    (('lengths',), ['1st']),
     (('vocabulary',), {'size': 8}), (('vocabulary',), [8]), (('padding',), '0.5'), (('padding',), False),
     (('sha256',), {'../subwords.model': '0' * 64}), (('sha256',), {'subwords.model': '0' * 65}),
     (('categories',), ['kind', 7]), (('categories',), 'kind'), (('binary',), ['no name'])])
@@ -217,8 +225,10 @@ def test_a_manifest_of_another_shape_is_refused_by_its_key(data_set, place, valu
 
 
 @pytest.mark.parametrize('more', [
-    {'model': {'classes': 3}, 'vocabulary': {'size': 8, 'sha256': '0' * 64, 'kind': 'words'}, 'padding': 0.25},
-    {'sha256': {'subwords.model': 'a' * 64}, 'categories': ['kind'], 'binary': ['image', 'mask'], 'padding': 1},
+    {'model': {'classes': 3}, 'vocabulary': {'size': 8, 'sha256': '0' * 64, 'kind': 'words'},
+     'padding': 0.25},
+    {'sha256': {'subwords.model': 'a' * 64}, 'categories': ['kind'], 'binary': ['image', 'mask'],
+     'padding': 1},
     {'anything': [None]}, {'model': {'largest': (1 << 63) - 1, 'none': 0}}, {'categories': [], 'model': {}}])
 def test_what_a_data_set_says_of_itself_is_read_again(data_set, more):
     path = data_set / records.MANIFEST

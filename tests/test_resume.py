@@ -217,7 +217,8 @@ def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tm
 def test_a_point_of_the_sweep(config_file, examples, tmp_path):
     """benchmarks/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
     flags = ['--config', config_file]
-    assert kill_points.kill_after(0, 'prepare', flags, tmp_path), (tmp_path / 'said').read_text()  # as it begins
+    # as it begins
+    assert kill_points.kill_after(0, 'prepare', flags, tmp_path), (tmp_path / 'said').read_text()
     kill_points.finish('prepare', flags, tmp_path)
     assert not list(tmp_path.glob('root/prepare/.partial-*'))
     [made] = tmp_path.glob('root/prepare/*/examples')

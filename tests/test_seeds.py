@@ -11,7 +11,8 @@ found = []
 def draws():
     layer = tf.keras.layers.Dense(1)
     layer.build([None, 3])
-    return [random.random(), np.random.random(), float(tf.random.normal([])), *layer.kernel.numpy().ravel().tolist()]
+    return [random.random(), np.random.random(), float(tf.random.normal([])),
+            *layer.kernel.numpy().ravel().tolist()]
 
 
 AT_IMPORT = draws()

@@ -1,4 +1,4 @@
-"""Weights by name: what is saved is read again, whatever folder it is named by, and a net starts with what fits it."""
+"""Weights by name: what is saved is read again, however it is named, and a net starts with what fits it."""
 import json
 import os
 import re
@@ -21,7 +21,8 @@ PAPER = types.ModuleType('paper')  # a model module that reads no weights but it
 def net(width=3, name='one', seed=0):
     """A net of two layers, every weight random."""
     x = keras.Input([2])
-    made = keras.Model(x, keras.layers.Dense(4, name='out')(keras.layers.Dense(width, name='hidden')(x)), name=name)
+    made = keras.Model(x, keras.layers.Dense(4, name='out')(keras.layers.Dense(width, name='hidden')(x)),
+                       name=name)
     draw = np.random.default_rng(seed)
     for variable in made.variables:
         variable.assign(draw.normal(size=variable.shape))
@@ -34,7 +35,8 @@ def values(made):
 
 def same(one, other):
     found, expected = values(one), values(other)
-    return found.keys() == expected.keys() and all(np.array_equal(found[name], expected[name]) for name in expected)
+    return found.keys() == expected.keys() and all(np.array_equal(found[name], expected[name])
+                                                   for name in expected)
 
 
 def touch(path, text=''):
@@ -62,11 +64,13 @@ def test_what_is_saved_is_restored_and_read_by_names(tmp_path):
 def test_whether_a_checkpoint_fits_is_a_matter_of_names_and_shapes(tmp_path):
     path = str(tmp_path / 'weights')
     checkpoints.save({'one': net()}, path)
-    assert checkpoints.fits({'one': net(seed=9)}, path) is True and checkpoints.check({'one': net()}, path).keys() == KEYS
-    assert checkpoints.fits({'one': net(4)}, path) is False and checkpoints.fits({'other': net()}, path) is False
-    with pytest.raises(UserError, match=r'one/hidden:kernel has shape \[2, 4\] here, the checkpoint holds .*\[2, 3\]'):
+    assert checkpoints.check({'one': net()}, path).keys() == KEYS
+    assert checkpoints.fits({'one': net(seed=9)}, path) is True
+    for other in ({'one': net(4)}, {'other': net()}):
+        assert checkpoints.fits(other, path) is False
+    with pytest.raises(UserError, match=r'one/hidden:kernel has .*\[2, 4\] here, .* holds .*\[2, 3\]'):
         checkpoints.check({'one': net(4)}, path)
-    with pytest.raises(UserError, match=r'other/hidden:kernel has shape \[2, 3\] here, the checkpoint has no such'):
+    with pytest.raises(UserError, match=r'other/hidden:kernel has .*\[2, 3\] here, .* has no such'):
         checkpoints.check({'other': net()}, path)
     reader = checkpoints._reader(path)
     assert all(reader.has_tensor(key) for key in checkpoints._keys(reader, path).values())
@@ -119,7 +123,7 @@ def test_the_mean_is_taken_in_more_than_float32_and_given_back_in_the_variables_
     assert found.get_layer('hidden').kernel.dtype == tf.float32
 
 
-# --- start: what training begins with -----------------------------------------------------------------------------
+# --- start: what training begins with --------------------------------------------------------------------
 
 def saved(tmp_path, **nets):
     path = str(tmp_path / '-'.join(nets))
@@ -139,9 +143,11 @@ def test_each_net_starts_with_the_first_weights_that_hold_it(tmp_path):
 
 def test_weights_that_are_of_no_use_or_lacking_are_refused(tmp_path):
     other, one = saved(tmp_path, other=net()), saved(tmp_path, one=net())
-    with pytest.raises(UserError, match=f'train.init_from: {re.escape(other)} .* it holds no one and no two;'):
+    refusal = f'train.init_from: {re.escape(other)} .* it holds no one and no two;'
+    with pytest.raises(UserError, match=refusal):
         checkpoints.start({'one': net(), 'two': net()}, [other], ('one', 'two'), PAPER, None)
-    with pytest.raises(UserError, match=f'{re.escape(one)} .* it holds no one;'):  # the first gave all it could
+    # the first gave all it could
+    with pytest.raises(UserError, match=f'{re.escape(one)} .* it holds no one;'):
         checkpoints.start({'one': net()}, [one, one], ('one',), PAPER, None)
     with pytest.raises(UserError, match='train.init_from: there are no weights of two and three, '):
         checkpoints.start({'one': net(), 'two': net(), 'three': net()}, [one], ('one',), PAPER, None)
@@ -171,24 +177,26 @@ def test_a_module_says_what_starts_as_which_other_net(tmp_path):
 
     def refuse(nets, weights):
         raise ModelError('classifier has another width')
+    module = paper(start_from=refuse, STARTS_AS={'localiser': 'classifier'})
     with pytest.raises(UserError, match=r'^train.init_from: classifier has another width\.$'):
-        checkpoints.start({'localiser': net()}, [theirs], (), paper(start_from=refuse,
-                                                                    STARTS_AS={'localiser': 'classifier'}), None)
+        checkpoints.start({'localiser': net()}, [theirs], (), module, None)
 
 
 def test_a_file_of_another_program_is_read_by_the_module(tmp_path):
     expected, file = net(seed=7), touch(tmp_path / 'published.h5')
     module = paper(foreign_weights={'.h5': lambda path, config: {
-        'one': {name.replace(':', '/'): value for name, value in values(expected).items() if (path, config) == (file, 5)}}})
+        'one': {name.replace(':', '/'): value for name, value in values(expected).items()
+                if (path, config) == (file, 5)}}})
     nets = {'one': net()}
     assert checkpoints.start(nets, [file], (), module, 5) == [] and same(nets['one'], expected)
     assert checkpoints.find(file, module) == file
-    for path, reader in ((file, PAPER), (str(tmp_path / 'other.h5'), module), (touch(tmp_path / 'x.pth'), module)):
+    for path, reader in ((file, PAPER), (str(tmp_path / 'other.h5'), module),
+                         (touch(tmp_path / 'x.pth'), module)):
         with pytest.raises(UserError, match=f'{re.escape(path)} holds no weights'):
             checkpoints.find(path, reader)
 
 
-# --- find: what a user may name ------------------------------------------------------------------------------------
+# --- find: what a user may name --------------------------------------------------------------------------
 
 @pytest.mark.parametrize('named, lies', [
     ('run/weights', 'run/weights'), ('run', 'run/weights'), ('model', 'model/variables/variables'),
@@ -197,7 +205,8 @@ def test_a_file_of_another_program_is_read_by_the_module(tmp_path):
     ('root', 'root/train/12/model_run/weights')])  # of training runs the last
 def test_weights_are_found_in_whatever_holds_them(tmp_path, named, lies):
     for path in ('run/weights', 'model/variables/variables', 'exported/Format-Serving/variables/variables',
-                 'served/9/variables/variables', 'served/30/variables/variables', 'root/train/12/model_run/weights',
+                 'served/9/variables/variables', 'served/30/variables/variables',
+                 'root/train/12/model_run/weights',
                  'root/train/9/model_run/weights', 'root/train/.partial-13/model_run/weights'):
         touch(tmp_path / f'{path}.index')
     assert checkpoints.find(str(tmp_path / named), PAPER) == str(tmp_path / lies)
@@ -220,7 +229,8 @@ def test_the_nearest_weights_count_and_none_is_a_sentence(tmp_path):
 
 @pytest.mark.parametrize('record, weights', [
     ('run/run.json', 'run/weights'), ('run/run.json', 'run/checkpoints/ckpt-3'),
-    ('served/9/assets.extra/landmark.json', 'served/9/variables/variables'), ('made/weights.json', 'made/weights')])
+    ('served/9/assets.extra/landmark.json', 'served/9/variables/variables'),
+    ('made/weights.json', 'made/weights')])
 def test_what_was_said_of_weights_is_found_beside_them(tmp_path, record, weights):
     touch(tmp_path / record, '{"vocabulary": 7}')
     assert checkpoints.recorded(str(tmp_path / weights)) == {'vocabulary': 7}
@@ -236,12 +246,13 @@ def test_whose_weights_they_are_stays_with_them(tmp_path):
     two = given('two', {'source': 'B', 'licence': 'MIT', 'files': ['b', 'c'], 'year': 2})
     ours = given('ours', None)
     assert checkpoints.foreign(ours, PAPER) == checkpoints.foreign('', PAPER) == {}
-    assert checkpoints.foreign([ours, two], PAPER) == {'source': 'B', 'licence': 'MIT', 'files': ['b', 'c'], 'year': 2}
+    assert checkpoints.foreign([ours, two], PAPER) == {'source': 'B', 'licence': 'MIT', 'files': ['b', 'c'],
+                                                       'year': 2}
     assert checkpoints.foreign([one, ours, two], PAPER) == {
         'source': 'A and B', 'licence': 'MIT', 'files': ['a', 'b', 'c'], 'year': 1}
 
 
-# --- resume ---------------------------------------------------------------------------------------------------------
+# --- resume ----------------------------------------------------------------------------------------------
 
 def run(optimizer, seed=0):
     made = net(seed=seed)
@@ -259,7 +270,7 @@ def test_a_run_resumes_with_its_optimizer_or_says_whose_it_is(tmp_path):
     with pytest.raises(UserError, match=r'ckpt-4 is of another optimizer \(.*\); give the configuration'):
         checkpoints.resume(*run(keras.optimizers.Adam()), path)
     wider = net(4)
-    with pytest.raises(UserError, match='ckpt-4 is a checkpoint of another model: one/hidden:kernel has shape'):
+    with pytest.raises(UserError, match='ckpt-4 is a checkpoint of another model: one/hidden:kernel has'):
         checkpoints.resume(tf.train.Checkpoint(nets=by_name({'one': wider})), {'one': wider}, path)
     os.truncate(f'{path}.data-00000-of-00001', 10)
     with pytest.raises(UserError, match='ckpt-4 cannot be read as a checkpoint'):

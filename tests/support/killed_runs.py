@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def at_step(step: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
-    """What a command calls first, to be sent `number` before it takes the step that comes after `step` others."""
+    """Sends `number` to the command that calls this first, when it has taken `step` steps."""
     return functools.partial(_watch, step, number)
 
 

@@ -5,13 +5,15 @@
     python tests/support/mutants.py records --list               only says what would be changed
     python tests/support/mutants.py records --number 7           one mutant, with what pytest prints
 
-A mutant is one change at one place of a syntax tree: a comparison, an operator, a constant, a condition, an argument, the
-bound of a slice, a statement left out. The seed draws the lines, so that a long table weighs no more than it has lines,
-and then a change in each. Messages are not changed: string constants with a space in them, f-strings, and what is raised.
+A mutant is one change at one place of a syntax tree: a comparison, an operator, a constant, a condition, an
+argument, the bound of a slice, a statement left out. The seed draws lines first and then a change on each, so
+that a long table weighs no more than its lines. Messages stay as they are: string constants with a space in
+them, f-strings, and what is raised.
 
-The mutant is written to a copy of the tree, so that commands which the tests start see it too. A forked child of this
-process, where the libraries are imported but not the project, runs the module's tests there until one fails. A mutant
-is killed if one does, or if they take longer than `LIMIT`. Those known to survive are in survivors.yaml, with the reason.
+The mutant is written to a copy of the tree, so that commands that the tests start see it, too. A forked child of
+this process, which has imported the libraries but not the project, runs the module's tests there until one
+fails. A mutant is killed if a test fails, or if the tests take longer than `LIMIT`. survivors.yaml says why the
+others survive.
 """
 import argparse
 import ast
@@ -38,8 +40,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEED, COUNT = 0, 20
 LIMIT = 60  # seconds a mutant
 SURVIVORS = pathlib.Path(__file__).with_name('survivors.yaml')
-LIBRARIES = ('pytest', 'hypothesis', 'xdist', 'tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'orbit',
-             'ml_metadata', 'sacrebleu', 'PIL.Image')
+LIBRARIES = ('pytest', 'hypothesis', 'xdist', 'tensorflow', 'tensorflow_text', 'tensorflow_model_analysis',
+             'orbit', 'ml_metadata', 'sacrebleu', 'PIL.Image')
 OWN = ('support', 'data_prep', 'keras_models', 'pipelines', 'configs', 'benchmarks', 'conftest')
 
 
@@ -52,7 +54,8 @@ class Tests(NamedTuple):
 
 TESTS = {
     'records': Tests('data_prep/records.py', ('tests/test_records.py',)),
-    'checkpoints': Tests('pipelines/checkpoints.py', ('tests/test_weights.py', 'tests/test_checkpoints.py', '-k', 'not calls')),
+    'checkpoints': Tests('pipelines/checkpoints.py',
+                         ('tests/test_weights.py', 'tests/test_checkpoints.py', '-k', 'not calls')),
     'pusher': Tests('pipelines/pusher.py', ('tests/test_pusher.py',)),
     'evaluate.decide': Tests('pipelines/evaluate.py', ('tests/test_decide.py',), ('decide', '_threshold')),
     'decoding': Tests('keras_models/decoding.py', ('tests/test_decoding.py', '-k', 'not post and not pre')),
@@ -81,7 +84,7 @@ class Mutant(NamedTuple):
         return source[:self.start] + self.new.encode() + source[self.end:]
 
 
-# --- Which changes there are ---------------------------------------------------------------------------------------
+# --- Which changes there are -----------------------------------------------------------------------------
 
 COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
                ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,),
@@ -89,7 +92,8 @@ COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (a
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
              ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
              ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitAnd}
-OPPOSITES = [('min', 'max'), ('any', 'all'), ('minimum', 'maximum'), ('reduce_any', 'reduce_all'), ('zeros', 'ones'),
+OPPOSITES = [('min', 'max'), ('any', 'all'), ('minimum', 'maximum'), ('reduce_any', 'reduce_all'),
+             ('zeros', 'ones'),
              ('reduce_min', 'reduce_max'), ('reduce_sum', 'reduce_mean'), ('zeros_like', 'ones_like'),
              ('equal', 'not_equal'), ('startswith', 'endswith'), ('removeprefix', 'removesuffix'),
              ('argmin', 'argmax')]
@@ -151,7 +155,8 @@ def expressions(node: ast.AST) -> Iterator[ast.AST | None]:
                 if bound := getattr(part, name):
                     yield changed(node, slice=changed(part, **{name: None}))
                     for op in (ast.Add(), ast.Sub()):
-                        yield changed(node, slice=changed(part, **{name: ast.BinOp(bound, op, ast.Constant(1))}))
+                        other = ast.BinOp(bound, op, ast.Constant(1))
+                        yield changed(node, slice=changed(part, **{name: other}))
 
 
 def statements(node: ast.AST) -> Iterator[str]:
@@ -164,7 +169,8 @@ def statements(node: ast.AST) -> Iterator[str]:
             yield 'pass'
             if type(op) in OPERATORS:
                 yield ast.unparse(changed(node, op=OPERATORS[type(op)]()))
-        case ast.Return(value=value) if value and not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(value=value) if value and not (isinstance(value, ast.Constant)
+                                                       and value.value is None):
             yield 'return None'
         case ast.Continue():
             yield 'break'
@@ -190,7 +196,9 @@ def changeable(node: ast.AST) -> Iterator[ast.AST]:
     """Every node below that may be changed; no docstring, annotation or message."""
     for name, field in ast.iter_fields(node):
         for child in field if isinstance(field, list) else [field]:
-            if not isinstance(child, ast.AST) or name in ('annotation', 'returns') or isinstance(child, ast.JoinedStr):
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
+                continue
+            if name in ('annotation', 'returns'):
                 continue
             if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
                 continue
@@ -212,7 +220,8 @@ def mutants(source: bytes, functions: tuple[str, ...] = ()) -> list[Mutant]:
         end = starts[node.end_lineno - 1] + node.end_col_offset
         found[start, end, new] = Mutant(node.lineno, start, end, source[start:end].decode(), new)
 
-    parts = [node for node in ast.walk(tree) if getattr(node, 'name', '') in functions] if functions else [tree]
+    named = [node for node in ast.walk(tree) if getattr(node, 'name', '') in functions]
+    parts = named if functions else [tree]
     for node in (each for part in parts for each in changeable(part)):
         for new in expressions(node):
             plain = isinstance(new, ast.Constant | ast.Call | ast.Name | ast.Subscript)
@@ -225,7 +234,7 @@ def mutants(source: bytes, functions: tuple[str, ...] = ()) -> list[Mutant]:
 
 
 def differs(mutant: Mutant, source: bytes) -> bool:
-    """Whether a mutant is Python, and not the same as before; a slice may be no place for a parenthesis, say."""
+    """Whether a mutant is Python and does not mean the same as before."""
     try:
         return ast.dump(ast.parse(mutant.applied(source))) != ast.dump(ast.parse(source))
     except SyntaxError:
@@ -250,12 +259,12 @@ def drawn(name: str, seed: int, count: int) -> list[Mutant]:
     return sorted(chosen)
 
 
-# --- Running tests on them -----------------------------------------------------------------------------------------
+# --- Running tests on them -------------------------------------------------------------------------------
 
 def copied(folder: str) -> pathlib.Path:
     """A copy of the tree's own files, in `folder`."""
-    listed = subprocess.run(['git', '-C', str(ROOT), 'ls-files', '-co', '--exclude-standard', '-z'], check=True,
-                            capture_output=True, text=True).stdout
+    listed = subprocess.run(['git', '-C', str(ROOT), 'ls-files', '-co', '--exclude-standard', '-z'],
+                            check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split('\0')):
         if (ROOT / name).is_file():
             (to := pathlib.Path(folder, name)).parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +272,8 @@ def copied(folder: str) -> pathlib.Path:
     return pathlib.Path(folder)
 
 
-def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path, keep_bytecode: bool) -> None:
+def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path,
+                    keep_bytecode: bool) -> None:
     """Runs pytest in a copy of the tree and ends this process with its exit code."""
     code = 70
     try:
@@ -281,9 +291,11 @@ def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib
             path or os.getcwd()).resolve().is_relative_to(ROOT) or 'site-packages' in path]
         import hypothesis
         import pytest
-        hypothesis.settings.register_profile('first', phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-                                             derandomize=True, database=None, deadline=None)  # nothing is shrunk
-        code = int(pytest.main(['-x', '--hypothesis-profile', 'first', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE', *arguments]))
+        hypothesis.settings.register_profile(
+            'first failure', phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate], derandomize=True,
+            database=None, deadline=None)
+        code = int(pytest.main(['-x', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE',
+                                '--hypothesis-profile', 'first failure', *arguments]))
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -352,7 +364,8 @@ def table(results: list[dict]) -> str:
             '|---|---|---|---|---|---|---|']
     for name in dict.fromkeys(result['module'] for result in results):
         own = [result for result in results if result['module'] == name]
-        count = {how: sum(result['outcome'] == how for result in own) for how in ('failed', 'timeout', 'passed')}
+        count = {how: sum(result['outcome'] == how for result in own)
+                 for how in ('failed', 'timeout', 'passed')}
         killed = count['failed'] + count['timeout']
         rows.append(f'| {name} | {len(own)} | {killed} | {count["timeout"]} | {count["passed"]} | '
                     f'{100 * killed / len(own):.0f} | {sum(result["seconds"] for result in own):.0f} |')
@@ -365,8 +378,10 @@ def table(results: list[dict]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('modules', nargs='*', metavar='MODULE', help=f'of {", ".join(TESTS)}; all if none is given')
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('modules', nargs='*', metavar='MODULE',
+                        help=f'of {", ".join(TESTS)}; all if none is given')
     parser.add_argument('--seed', type=int, default=SEED)
     parser.add_argument('--count', type=int, default=COUNT, help='mutants a module')
     parser.add_argument('--jobs', type=int, default=2, help='mutants at once')
@@ -390,14 +405,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         with multiprocessing.get_context('fork').Pool(args.jobs, Bench.make, (folder,)) as pool:
             for result in pool.imap(Bench.run, work):
-                print('{module}:{line}: {outcome} in {seconds} s: {change}  {by}'.format(**result), flush=True)
+                print('{module}:{line}: {outcome} in {seconds} s: {change}  {by}'.format(**result),
+                      flush=True)
                 said = result.pop('said')
                 if args.number is not None:
                     print(said)
                 results.append(result)
     print(table(results))
     if args.out:
-        args.out.write_text(json.dumps(results, indent=1) if args.out.suffix == '.json' else table(results) + '\n')
+        args.out.write_text(json.dumps(results, indent=1) if args.out.suffix == '.json'
+                            else table(results) + '\n')
     return 0
 
 
