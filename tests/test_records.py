@@ -260,7 +260,7 @@ def test_an_abandoned_shard_leaves_nothing(tmp_path):
     assert list((tmp_path / 'Split-train').iterdir()) == []
 
 
-def test_a_data_set_of_many_shards_keeps_few_open(tmp_path):
+def test_a_data_set_of_many_shards_keeps_few_open(tmp_path, monkeypatch):
     shards = []
     for n in range(records._OPEN + 30):
         writer = records.ShardWriter(str(tmp_path / 'Split-train' / f'part-{n:05d}.tfrecord'))
@@ -268,6 +268,10 @@ def test_a_data_set_of_many_shards_keeps_few_open(tmp_path):
         shards.append(writer.close())
     records.write_manifest(str(tmp_path), shards, (), {}, {})
     split, before = records.open_split(str(tmp_path), 'train'), len(os.listdir('/proc/self/fd'))
+    opened, open_one = [], records._open
+    monkeypatch.setattr(records, '_open', lambda path: opened.append(path) or open_one(path))
+    split.read([0, 1, 0, 1])
+    assert len(opened) == 2  # and none of them again
     for _ in range(2):
         assert split.read(range(len(split))) == [b'%d' % n for n in range(len(split))]
     assert len(os.listdir('/proc/self/fd')) - before <= records._OPEN
