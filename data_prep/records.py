@@ -88,7 +88,6 @@ class ShardWriter:
         # A worker that is retried must not write into the file of the attempt before it.
         self._temporary = f'{path}.tmp-{uuid.uuid4().hex[:8]}'
         self._file = tf.io.gfile.GFile(self._temporary, 'wb')
-        self._file.write(b'')  # creates it, so that a shard without records is a file too
         self._sha256 = hashlib.sha256()
         self._rows: list[tuple] = []
         self._offset = self._written = 0

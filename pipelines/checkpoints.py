@@ -319,7 +319,7 @@ def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: 
     check(nets, path)
     try:
         checkpoint.read(path).assert_existing_objects_matched()
-    except AssertionError as error:
+    except (AssertionError, ValueError) as error:  # a variable is missing, or is of another shape
         raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}); give the configuration it was '
                         'trained with, or another --pipeline_root.') from error
     except (tf.errors.OpError, IndexError) as error:

@@ -278,7 +278,9 @@ def decide(config, validation, with_baseline: bool) -> tuple[bool, list[str]]:
         for failure in by_slice.failures:
             value = failure.metric_value.double_value.value
             bounds = thresholds.get(failure.metric_key.name, {})
-            if failure.metric_key.is_diff:
+            if not failure.HasField('metric_value'):
+                reasons.append(f'TFMA computed no {failure.metric_key.name} to compare')
+            elif failure.metric_key.is_diff:
                 # TFMA also divides by the baseline: where that is 0 it fails every change, an improvement too.
                 if -bounds.get('max_drop', float('inf')) <= value <= bounds.get('max_rise', float('inf')):
                     pardoned += 1

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_models import boxes
 
@@ -52,13 +54,44 @@ def test_equal_boxes_match_best_and_units_are_no_matter():
     assert float(boxes.match_score(tf.constant(UNIT), tf.constant([.5, 0., 1.5, 1.]))) == pytest.approx(.5 + 2 / 3)
 
 
+SIXTEENTHS = st.tuples(*[st.integers(0, 16)] * 4)
+
+
+@given(st.lists(st.tuples(SIXTEENTHS, SIXTEENTHS), min_size=1, max_size=20))
+def test_what_boxes_share_is_what_counting_squares_says(pairs):
+    """Of a picture of 16 x 16 squares; a box that ends before it begins has none."""
+    def squares(box):
+        left, upper, right, lower = box
+        y, x = np.mgrid[:16, :16]
+        return (x >= left) & (x < right) & (y >= upper) & (y < lower)
+    expected = [(squares(a) & squares(b)).sum() / max(1, (squares(a) | squares(b)).sum()) for a, b in pairs]
+    first, second = (np.float32([pair[n] for pair in pairs]) / 16 for n in (0, 1))
+    # a sum, a difference and a quotient
+    np.testing.assert_allclose(boxes.iou(first, second), expected, rtol=4e-7)
+
+
+@given(SIXTEENTHS, SIXTEENTHS, SIXTEENTHS)
+def test_a_part_of_a_part_is_a_part(box, part, whole):
+    box, part, whole = (tf.constant(each, tf.float32) / 16 for each in (box, part, whole))
+    np.testing.assert_allclose(boxes.within(boxes.within(box, part), whole),
+                               boxes.within(box, boxes.within(part, whole)), atol=1e-6)
+
+
+def score_as_written(a, b):
+    """The part of their union that two boxes do not share, and their distance in mean widths and heights."""
+    def area(box):
+        return np.prod(np.maximum(box[2:] - box[:2], 0))
+    both = area(np.concatenate([np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])]))
+    apart = ((a[:2] + a[2:]) / 2 - (b[:2] + b[2:]) / 2) / ((a[2:] - a[:2] + b[2:] - b[:2]) / 2)
+    return np.hypot(*apart) + 1 - both / (area(a) + area(b) - both)
+
+
 def as_written(box, score, t):
     """(d) to (g) of the algorithm, one pair after another."""
     left = [(np.float64(b), float(s), 1) for b, s in zip(box, score)]
     while len(left) > 1:
         pairs = itertools.combinations(range(len(left)), 2)
-        nearest, i, j = min((float(boxes.match_score(*(left[n][0].astype(np.float32) for n in pair))), *pair)
-                            for pair in pairs)
+        nearest, i, j = min((score_as_written(left[i][0], left[j][0]), i, j) for i, j in pairs)
         if nearest > t:
             break
         (a, s, n), (b, r, m) = left[i], left[j]
@@ -67,19 +100,34 @@ def as_written(box, score, t):
     return left
 
 
-@pytest.mark.parametrize('t', [0., 0.8, 1.2, 100.])
-def test_merging_is_the_algorithm_as_it_is_written(t):
-    box, score = drawn(3, 12, seed=4), np.random.default_rng(5).uniform(size=(3, 12)).astype(np.float32)
-    found = [each.numpy() for each in tf.function(boxes.merge)(box, score, t)]
-    sizes = set()
-    for k in range(3):
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 9),
+       st.sampled_from([0., .8, 1., 1.2, 1.5, 100.]))
+def test_merging_is_the_algorithm_as_it_is_written(seed, classes, n, t):
+    box = drawn(classes, n, seed=seed)
+    score = np.random.default_rng(seed).uniform(size=(classes, n)).astype(np.float32)
+    found = [each.numpy() for each in boxes.merge(box, score, t)]
+    best, rating = boxes.best(box, score, t)
+    for k in range(classes):
         expected = as_written(box[k], score[k], t)
+        assert t or len(expected) == n
+        assert t < 100 or len(expected) == 1
         there = found[2][k] > 0
-        sizes.add(there.sum())
         rows = [[*b, s, n] for b, s, n in zip(*(each[k][there] for each in found))]
         np.testing.assert_allclose(sorted(rows), sorted([*b, s, n] for b, s, n in expected), atol=1e-5)
-    assert sizes == ({12} if t == 0 else {1} if t == 100 else sizes)
-    assert t in (0, 100) or min(sizes) > 1 and max(sizes) < 12  # some are merged, not all
+        highest, total, _ = max(expected, key=lambda row: row[1])
+        np.testing.assert_allclose(best[k], highest, atol=1e-5)
+        np.testing.assert_allclose(rating[k], total / n, atol=1e-5)
+
+
+@pytest.mark.parametrize('t', [.8, 1.2])
+def test_merging_is_the_same_in_a_graph_and_ends_between_all_and_one(t):
+    box, score = drawn(3, 12, seed=4), np.random.default_rng(5).uniform(size=(3, 12)).astype(np.float32)
+    found, compiled = boxes.merge(box, score, t), tf.function(boxes.merge)(box, score, t)
+    for one, other in zip(found, compiled):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    left = np.count_nonzero(found[2], 1)
+    assert 1 < min(left) <= max(left) < 12 and len({*left}) > 1 and np.all(tf.reduce_sum(found[2], 1) == 12)
 
 
 def test_close_predictions_become_their_mean_and_their_scores_add_up():

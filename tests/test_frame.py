@@ -1,4 +1,5 @@
 """The frame around the stages: skip, resume, fail, publish; on disk and in an object store."""
+import importlib
 import os
 import shutil
 import signal
@@ -6,6 +7,7 @@ import signal
 import pytest
 import tensorflow as tf
 
+import pipelines
 from data_prep import UserError
 from pipelines import artifacts, config
 from pipelines import stage as frame
@@ -133,8 +135,47 @@ def test_a_disk_that_takes_nothing_is_a_sentence_however_a_library_wraps_it(erro
     assert left.value.code == 2 and capsys.readouterr().err == f'error: {sentence}\n'
 
 
-def test_source_follows_imports_and_ignores_layout():
-    closure = artifacts.source_hash(['pipelines.train'])
-    assert closure != artifacts.source_hash(['pipelines.export'])
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """Writes modules of a package of the project's, and gives the hash of one of them."""
+    monkeypatch.setattr(pipelines, '__path__', [*pipelines.__path__, str(tmp_path)])
+
+    def hashed(**modules):
+        for name, text in modules.items():
+            (tmp_path / f'{name}.py').write_text(text)
+        importlib.invalidate_caches()
+        artifacts._imports.cache_clear()
+        return artifacts.source_hash(['pipelines.probe'])
+    yield hashed
+    artifacts._imports.cache_clear()
+
+
+def test_source_follows_imports_and_ignores_layout(source):
+    above = 'from pipelines import probed\n\n\ndef work(x):\n    return probed.RATE * x\n'
+    first = source(probe=above, probed='RATE = 0.5\n')
+    assert source(probe='# A comment.\nfrom pipelines import (\n    probed)\ndef work( x ):  # another\n'
+                        '    return (probed.RATE\n            * x)\n') == first
+    assert source(probed='\n\nRATE = (0.5)  # as it was\n') == first
+    assert source(probed='RATE = 0.25\n') != first  # in a module that it imports
+    assert source(probed='RATE = 0.5\n') == first
+    assert source(probe=above.replace('*', '+')) != first
+    inside = 'def work(x):\n    from pipelines.probed import RATE\n    return RATE * x\n'
+    within = source(probe=inside)
+    assert source(probed='RATE = 0.25\n') != within  # and in one that it imports only when it runs
+    # it imports it no more
+    assert source(probe='import math\n', probed='RATE = 1\n') == source(probed='RATE = 2\n')
+
+
+def test_source_of_the_frame_is_no_part_of_a_stage(source):
+    """A better message there must not cost a training run; all else that a stage imports is a part of it."""
+    plain = source(probe='import math\n')
+    assert source(probe='import math\nfrom pipelines import stage\n') != plain  # the probe itself has changed
     text, imported = artifacts._imports('pipelines.train')
-    assert 'pipelines.trainer' in imported and '#' not in text
+    assert {'pipelines.trainer', 'pipelines.stage'} <= imported and '#' not in text
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        imports = artifacts._imports
+        patch.setattr(artifacts, '_imports', lambda module: seen.append(module) or imports(module))
+        artifacts.source_hash(['pipelines.train'])
+    assert {'pipelines.train', 'pipelines.trainer', 'data_prep.records', 'keras_models.layers'} <= {*seen}
+    assert not {*seen} & {*artifacts._FRAME} and len(seen) == len({*seen})

@@ -1,5 +1,7 @@
 """A short form of benchmarks/fuzz.py: every reader, fed damaged files, accepts or refuses them and names the place."""
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from benchmarks import fuzz
 from benchmarks.fuzz_readers import READERS
@@ -7,10 +9,26 @@ from benchmarks.fuzz_readers import READERS
 
 @pytest.mark.parametrize('name', READERS)
 def test_bad_bytes_are_accepted_or_refused_by_name(name, tmp_path):
-    fed = fuzz.Fed(READERS[name], tmp_path, seed=7)
-    found = [(number, *fed.outcome(fed.input(number))) for number in (*range(60), *range(fuzz.BLOCK, fuzz.BLOCK + 60))]
-    assert [finding for finding in found if finding[1] == 'finding'] == []
-    assert {kind for _, kind, _ in found} == {'accepted', 'refused'}
+    """Seeds that are damaged; what has the form of a file, where the reader's is known; and that, damaged."""
+    fed, seen = fuzz.Fed(READERS[name], tmp_path, seed=7), set()
+
+    def feed(data):
+        kind, why = fed.outcome(data)
+        assert kind != 'finding', why
+        seen.add(kind)
+
+    @settings(max_examples=40)
+    @given(st.integers(0, fuzz.BLOCK - 1))
+    def damaged(number):
+        feed(fed.input(number))
+    damaged()
+    if fed.strategy is not None:
+        @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+        @given(fed.strategy, st.integers(0, 3), st.randoms(use_true_random=False))
+        def shaped(data, whole, draw):
+            feed(data if whole else fuzz.mutated(draw, [data], fed.reader.words))
+        shaped()
+    assert seen == {'accepted', 'refused'}
 
 
 def test_inputs_follow_from_seed_and_number(tmp_path):

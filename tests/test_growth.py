@@ -66,6 +66,7 @@ def test_every_batch_has_as_many_tokens_and_about_as_many_pixels():
         512 ** 2: 'ours_images.py forward net=model_a batch=2 crop=512'}
 
 
+@pytest.mark.slow  # rates, by the clock
 def test_a_side_that_takes_as_long_as_it_is_large(tmp_path, monkeypatch):
     script = tmp_path / 'sleeper.py'
     script.write_text(SIDE.format(sides=str(pathlib.Path(growth.__file__).parent / 'sides')))
@@ -79,6 +80,7 @@ def test_a_side_that_takes_as_long_as_it_is_large(tmp_path, monkeypatch):
     assert (tmp_path / 'corpus.png').read_bytes().startswith(b'\x89PNG')
 
 
+@pytest.mark.slow  # a tool of the benchmarks
 def test_a_corpus_is_prepared_measured_and_taken_away(tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side, 'DISTURBED', 1.1)
     monkeypatch.setattr(prepare_scale, 'HELD_OUT', 20)

@@ -25,6 +25,39 @@ def test_smoothed_cross_entropy_is_the_one_with_the_smoothed_distribution(epsilo
     np.testing.assert_allclose(losses.cross_entropy(far, tf.range(3))[0], [0, 2e4, 1e4])
 
 
+@pytest.mark.parametrize('shape', [(7,), (3, 7), (2, 3, 4, 7)], ids=str)
+@pytest.mark.parametrize('logits, labels', [(tf.float32, tf.int64), (tf.bfloat16, tf.int32),
+                                            (tf.float16, tf.int32)])
+def test_cross_entropy_of_any_shape_is_in_float32(shape, logits, labels):
+    draw = np.random.default_rng(1)
+    z = tf.cast(draw.normal(0, 3, shape), logits)
+    y = tf.constant(draw.integers(0, 7, shape[:-1]), labels)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        loss, nll = losses.cross_entropy(z, y)
+    expected = tf.nn.sparse_softmax_cross_entropy_with_logits(y, tf.cast(z, tf.float32))
+    assert loss.dtype == nll.dtype == tf.float32 and loss.shape == nll.shape == shape[:-1]
+    # of a sum of seven, and a logarithm near 1
+    np.testing.assert_allclose(nll, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(loss, nll)
+    gradient = tape.gradient([loss, nll], z)
+    p = tf.nn.softmax(tf.cast(z, tf.float32))
+    step = {tf.float32: 2**-23, tf.bfloat16: 2**-8, tf.float16: 2**-11}[logits]
+    np.testing.assert_allclose(tf.cast(gradient, tf.float32), 2 * (p - tf.one_hot(y, 7)), atol=8 * step)
+    assert gradient.dtype == logits
+
+
+@pytest.mark.parametrize('kind', [tf.float32, tf.float16, tf.uint8])
+def test_row_means_are_of_all_but_the_first_axis_and_in_float32(kind):
+    x = tf.cast(tf.reshape(tf.range(24), [2, 3, 2, 2]) * 10, kind)
+    found = losses.row_means(x)
+    assert found.dtype == tf.float32 and found.numpy().tolist() == [55, 175]
+    # float16 ends at 65,504, and the sum is 1.6 million
+    large = tf.fill([2, 40], tf.constant(4e4, tf.float16))
+    np.testing.assert_allclose(losses.row_means(large), [4e4, 4e4], rtol=1e-3)
+    np.testing.assert_array_equal(losses.row_means(tf.constant([3., 4.])), [3, 4])  # nothing to average
+
+
 @pytest.mark.parametrize('step, rate', [
     (1, 512 ** -0.5 * 4000 ** -1.5), (4000, 512 ** -0.5 * 4000 ** -0.5), (100_000, 512 ** -0.5 * 100_000 ** -0.5)])
 def test_learning_rate_of_equation_3(step, rate):
@@ -90,6 +123,8 @@ def test_decay_makes_the_difference_the_formula_says():
     ([.5, .6, .6, .6, .6], {'patience': 2}, [1, 1, .1, .1, .01]),
     ([.5, .495, .485, .48, .485], {'min_delta': .01}, [1, .1, .1, .01, .001]),  # against the best, not the last
     ([float('nan'), .5, float('nan')], {}, [.1, .1, .01]),
+    ([.1, .1, .2], {}, [1, .1, .01]),  # to all digits of a float64
+    ([.5, .4, .4, .3, .3], {'patience': 2}, [1, 1, 1, 1, 1]),  # whoever improves waits anew
     ([.5, .5, .5], {'drops': 1, 'factor': 2}, [1, .5, .5])])
 def test_plateau(errors, settings, rates):
     schedule, found = optimizers.Plateau(1.0, 'top1_error', **settings), []
@@ -99,6 +134,87 @@ def test_plateau(errors, settings, rates):
     np.testing.assert_allclose(found, rates, rtol=1e-6)
     with pytest.raises(ValueError, match="'top1_error', and a validation gives loss"):
         schedule.after_validation({'loss': 0.0})
+
+
+def test_the_defaults_are_krizhevskys():
+    """Section 5: momentum 0.9, decay 0.0005, rate 0.01, by ten 'three times prior to termination'."""
+    optimizer = optimizers.descent(optimizers.Descent())
+    variable = tf.Variable([2.0], name='conv1/kernel')
+    rates, drops = [0.01, 0.001, 0.0001, 0.00001, 0.00001], []
+    w, v = 2.0, 0.0
+    for e in rates:
+        optimizer.apply_gradients([(tf.constant([3.0]), variable)])
+        v = 0.9 * v - 0.0005 * e * w - e * 3.0
+        w += v
+        np.testing.assert_allclose(variable, [w], rtol=1e-6)
+        validations = 0
+        while validations < 20 and float(optimizer.schedule(0)) > 0.5 * e:  # until a plateau is seen
+            # which is no progress
+            optimizer.schedule.after_validation({'top1_error': 0.5 - 1e-5 * validations})
+            validations += 1
+        drops.append(validations)
+    assert drops[1:] == [5, 5, 20, 20] and drops[0] == 6  # the very first validation sets the mark
+    slow = optimizers.descent(optimizers.Descent()).schedule
+    for validations in range(30):
+        slow.after_validation({'top1_error': 0.5 - 0.0011 * validations})
+    assert float(slow(0)) == np.float32(0.01)  # a tenth of a percent is progress
+    assert not optimizer.schedule.state.trainable_variables  # or a net that holds them would train them
+
+
+def test_keys_of_a_configuration_go_where_they_belong():
+    config = optimizers.Descent(0.3, 0.7, 0.25, 4.0, 2, 'loss', 3, 0.125)
+    optimizer = optimizers.descent(config, spared=('fc8',))
+    assert optimizer.schedule.get_config() == {'rate': 0.3, 'watch': 'loss', 'factor': 4.0, 'drops': 2,
+                                               'patience': 3,
+                                               'min_delta': 0.125}
+    variables = [tf.Variable([8.0], name=name)
+                 for name in ('fc7/kernel', 'fc8/kernel', 'fc7/bias', 'conv/prelu/a')]
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.constant([1.0]), variable) for variable in variables])
+    first = 8 - 0.3 * (1 + 0.25 * 8)
+    decayed = first + 0.7 * (first - 8) - 0.3 * (1 + 0.25 * first)
+    plain = 8 - 0.3 + 0.7 * -0.3 - 0.3
+    np.testing.assert_allclose(variables, [[decayed]] + 3 * [[plain]], rtol=1e-6)
+
+
+@pytest.mark.parametrize('kind', [tf.float32, tf.float64])
+def test_updates_are_in_the_type_of_the_variable(kind):
+    """A rate is float32 and a step's number an integer, whatever the net is of."""
+    eps = {tf.float32: 2**-23, tf.float64: 2**-52}[kind]
+    variable = tf.Variable([3.0], dtype=kind, name='w/kernel')
+    optimizers.Momentum(0.25, 0.5, 0.125).apply_gradients([(tf.constant([1.0], kind), variable)])
+    assert variable.numpy()[0] == 3 - 0.25 * (1 + 0.125 * 3)  # powers of two
+    plain = tf.Variable([3.0], dtype=kind, name='w/kernel')
+    optimizer = optimizers.Momentum(0.25)  # momentum 0.9 and no decay
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.constant([1.0], kind), plain)])
+    np.testing.assert_allclose(plain, [3 - 0.25 - 0.25 - 0.9 * 0.25], rtol=2e-7)  # 0.9 in float32
+    adam, variable = optimizers.Adam(0.25, 0.5, 0.75, epsilon=1.0), tf.Variable([3.0], dtype=kind)
+    adam.apply_gradients([(tf.constant([2.0], kind), variable)])
+    np.testing.assert_allclose(variable, [3 - 0.25 * 2 / (2 + 1 / 0.5)], rtol=4 * eps)
+
+
+def test_a_schedule_or_rule_that_is_made_again_from_its_configuration_is_the_same():
+    rate = optimizers.InverseSquareRoot(8, 5, 3.0)
+    again = optimizers.InverseSquareRoot.from_config(rate.get_config())
+    assert [float(again(step)) for step in range(9)] == [float(rate(step)) for step in range(9)]
+    plateau = optimizers.Plateau(0.5, 'loss', 4.0, 2, 3, 0.125)
+    plateaus = plateau, optimizers.Plateau.from_config(plateau.get_config())
+    for loss in (1, 0.95, 0.95, 0.95, 0.95, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8):
+        for each in plateaus:
+            each.after_validation({'loss': loss})
+        assert float(plateaus[0](0)) == float(plateaus[1](0))
+    assert float(plateau(0)) == 0.5 / 4 ** 2
+    rule = optimizers.Momentum(0.25, 0.5, 0.125, ['spared'])
+    variables = [[tf.Variable([3.0], name=name) for name in ('w/kernel', 'spared/kernel', 'w/bias')]
+                 for _ in range(2)]
+    for each, own in zip((rule, optimizers.Momentum.from_config({
+            name: rule.get_config()[name] for name in ('learning_rate', 'momentum', 'decay', 'undecayed')})),
+            variables):
+        for _ in range(2):
+            each.apply_gradients([(tf.constant([1.0]), variable) for variable in own])
+    np.testing.assert_array_equal(*variables)
+    assert variables[0][0] != variables[0][1] and variables[0][0] == variables[0][2]
 
 
 def test_plateau_goes_on_from_a_checkpoint(tmp_path):

@@ -116,5 +116,24 @@ def test_means_of_numbers_through_tfma_leave_out_what_has_none(tmp_path):
     assert {name: value['doubleValue'] for name, value in values[''][''].items()} == {'ssim': 0.5, 'fid': 7}
 
 
-def test_every_metric_says_its_protocol():
-    assert all(metrics.protocol(name) for name in metrics.CLASSES)
+def test_a_protocol_says_what_its_number_is():
+    """Told apart from all others; a fraction if the best there is comes to 1, and else of a hundred."""
+    protocols = {name: metrics.protocol(name) for name in metrics.CLASSES}
+    assert len({*protocols.values()}) == len(metrics.CLASSES) and metrics.protocol('no metric') == ''
+    right = '(S (NP (NN a)) (VP (VB b)))'
+    for name, (kind, _, arguments) in metrics.CLASSES.items():
+        if kind == 'BracketScore':
+            combiner = metrics.BracketCombiner(None, None, arguments['score'],
+                                               arguments.get('right_branching', False))
+            [best] = combiner.extract_output(combiner.counts([right], right)).values()
+            assert best == (1 if protocols[name].startswith('fraction') else 50 if 'right' in name else 100)
+        if kind == 'TopKError':
+            [worst] = metrics.TopKCombiner(None, None,
+                                           arguments['k']).extract_output(np.array([7, 7])).values()
+            assert worst == 1 and protocols[name].startswith('fraction')
+    for name, options in (('bleu', {}), ('bleu_split',
+                                         {'tokenize': 'none', 'smooth_method': 'none', 'force': True})):
+        bleu = sacrebleu.BLEU(**options)
+        score = bleu.corpus_score(['one two three four five'], [['one two three four six']]).score
+        assert corpus([('one two three four five', 'one two three four six')], split=bool(options)) == score
+        assert protocols[name].endswith(str(bleu.get_signature()))

@@ -1,12 +1,11 @@
 """`--strategy multi_worker_mirrored`: two processes over loopback, one of them killed, against one process."""
 import contextlib
+import itertools
 import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,39 +14,51 @@ from data_prep import UserError
 from pipelines import checkpoints, config, pipeline, report, stage, strategy
 from pipelines.config import TrainConfig
 from pipelines.loop import PREEMPTED
-from support.commands import ROOT, command
+from support import killed_runs
+from support.commands import ROOT, Started, command, environment, start
 
 SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
 
 
+TRIED = itertools.count(os.getpid() * 16)
+
+
 def free_ports(n: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for each in sockets:
-            each.bind(('127.0.0.1', 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports below those that the kernel hands out: nobody else is given one before the workers bind it."""
+    found = []
+    with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
+        room = int(file.read().split()[0]) - 10_000
+    while len(found) < n:
+        port = 10_000 + next(TRIED) % room
+        with socket.socket() as each, contextlib.suppress(OSError):  # of a server that is there always
+            each.bind(('127.0.0.1', port))
+            found.append(port)
+    return found
 
 
-def start_workers(config_file, root, *flags) -> list[subprocess.Popen]:
+def start_workers(config_file, root, before=None) -> list[Started]:
+    """Chief and another; `before` is the chief's, see `commands.start`."""
     cluster = {'worker': [f'127.0.0.1:{port}' for port in free_ports(2)]}
-    return [subprocess.Popen(
-        [sys.executable, '-m', 'pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
-         '--pipeline_root', str(root), *FLAGS, *flags], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env={**os.environ, 'CUDA_VISIBLE_DEVICES': '', 'TF_CONFIG': json.dumps(
-            {'cluster': cluster, 'task': {'type': 'worker', 'index': index}})}) for index in range(2)]
+
+    def worker(index):
+        of_worker = json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': index}})
+        return start('pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
+                     '--pipeline_root', str(root), *FLAGS, cwd=ROOT, env=environment(TF_CONFIG=of_worker),
+                     before=None if index else before)
+    return [worker(0), worker(1)]
 
 
 def until(child, text):
     for line in child.stdout:
         if text in line:
             return
-    raise AssertionError(child.stderr.read())
+    raise AssertionError(child.communicate()[1])
 
 
 def finish(children) -> None:
     for child in children:
-        _, errors = child.communicate(timeout=200)
+        _, errors = child.communicate()
         assert child.returncode == 0, errors
 
 
@@ -68,11 +79,10 @@ def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_che
     shutil.copytree(one, two)
     alone = command('pipelines.train', '--config', config_file, '--pipeline_root', str(one), *FLAGS)
     assert alone.returncode == 0, alone.stderr
-    chief, other = start_workers(config_file, two)
-    until(chief, 'step 25/40')
-    chief.send_signal(signal.SIGKILL)
-    chief.wait()
-    _, errors = other.communicate(timeout=200)
+    chief, other = start_workers(config_file, two, killed_runs.at_step(25))
+    chief.communicate()
+    assert chief.returncode == -signal.SIGKILL
+    _, errors = other.communicate()
     assert other.returncode == PREEMPTED and 'start all workers again' in errors, errors
     assert 'Traceback' not in errors
     [newest] = two.glob('train/.partial-*/model_run/checkpoints/ckpt-20.data*')

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_prep import trees
 from pipelines import evaluate, metrics, parseval
@@ -61,6 +63,75 @@ def test_evalbs_published_figures():
     ('(NP (NP (NP (NN a))))', '(NP (NP (NN a)))', [2, 3, 2, 0, 1])])
 def test_collins_rules(reference, answer, expected):
     assert parseval.counts(reference, answer).tolist() == expected
+
+
+PHRASES = st.sampled_from(['NP', 'NP-SBJ', 'VP=2', 'ADVP', 'PRT', 'TOP', 'S'])
+TAGS = st.sampled_from(['NN', 'VB', ',', '.', '-NONE-'])
+
+
+@st.composite
+def two_trees(draw):
+    """Trees of the same words: nested (label, parts) whose leaves are (tag, number of the word)."""
+    tags = draw(st.lists(TAGS, min_size=1, max_size=6))
+
+    def tree(first, last, depth=0):
+        if last - first == 1 and (depth > 2 or draw(st.booleans())):
+            return tags[first], first
+        cuts = sorted({first, last, *draw(st.lists(st.integers(first, last), max_size=2))})
+        if len(cuts) == 2 and depth > 3:
+            cuts = range(first, last + 1)
+        return draw(PHRASES), [tree(*each, depth + 1) for each in zip(cuts, cuts[1:])]
+    return ('S', [tree(0, len(tags))]), ('S', [tree(0, len(tags))]), tags
+
+
+def written(tree):
+    label, parts = tree
+    return f'({label} {f"w{parts}" if isinstance(parts, int) else " ".join(map(written, parts))})'
+
+
+def phrases(tree, counted):
+    """(label, the words in it that count) of every phrase, by the rules; and all words that count."""
+    label, parts = tree
+    if isinstance(parts, int):
+        return [], counted & {parts}
+    below = [phrases(part, counted) for part in parts]
+    words = set().union(*(words for _, words in below))
+    label = {'NP-SBJ': 'NP', 'VP=2': 'VP', 'PRT': 'ADVP'}.get(label, label)
+    return [(label, tuple(sorted(words)))] * (label != 'TOP' and len(words) > 0) + [
+        each for inner, _ in below for each in inner], words
+
+
+@given(two_trees())
+def test_brackets_are_those_that_sets_of_words_give(trees_and_tags):
+    reference, answer, tags = trees_and_tags
+    counted = {n for n, tag in enumerate(tags) if tag in ('NN', 'VB')}
+    (wanted, _), (got, _) = phrases(reference, counted), phrases(answer, counted)
+    right = sum(min(wanted.count(each), got.count(each)) for each in {*wanted})
+    assert parseval.counts(written(reference), written(answer)).tolist() == [
+        right, len(wanted), len(got), sorted(wanted) == sorted(got), 1]
+
+
+@pytest.mark.parametrize('reference', ['(S (A (P this)', 'no tree', '(S ' * 250])
+def test_a_reference_that_is_no_tree_has_no_brackets(reference):
+    for answer in (SAMPLE, '', reference):
+        assert parseval.counts(reference, answer).tolist() == [0, 0, 0, 0, 1]
+    assert parseval.right_branching(reference) == parseval.right_branching('') == ''
+
+
+def test_two_sentences_in_one_are_counted_together():
+    both = f'{SAMPLE} {SAMPLE}'
+    assert parseval.counts(both, both).tolist() == [8, 8, 8, 1, 1]
+    assert parseval.counts(both, SAMPLE).tolist() == [0, 8, 0, 0, 1]
+
+
+def test_scores_are_of_sums_and_0_where_there_is_nothing():
+    sums = np.array([6, 8, 12, 3, 4])
+    for name, value in (('precision', 50), ('recall', 75), ('f1', 60), ('complete', 0.75)):
+        assert parseval.score(name, sums) == value
+    assert dict(zip(parseval.COUNTS, sums)) == {
+        'right': 6, 'reference': 8, 'answer': 12, 'complete': 3, 'sentences': 4}
+    for name in ('precision', 'recall', 'f1', 'complete'):
+        assert parseval.score(name, np.zeros(5, int)) == 0
 
 
 def test_right_branching():

@@ -1,5 +1,6 @@
 """The clothing-agnostic person: what is read of parse maps and poses, and what is taken away, pixel by pixel."""
 import io
+import itertools
 import json
 import struct
 import zlib
@@ -91,6 +92,33 @@ def test_few_bits_and_whatever_comes_before_the_pixels(depth):
         np.testing.assert_array_equal(person.parse_map(tf.constant(encoded)), labels)
 
 
+@pytest.mark.parametrize('length', [0, 1, 255, 256, 70_000, (1 << 24) + 7])
+def test_chunks_of_any_length_before_the_pixels_are_skipped(length):
+    """To the byte: what a wrong step would land on says that pixels follow."""
+    labels = labels_picture()
+    palette = (b'PLTE', RANDOM.astype(np.uint8).tobytes())
+    encoded = png(labels, kind=3, chunks=[palette, (b'abCd', (b'IDAT' * (length // 4 + 1))[:length])])
+    np.testing.assert_array_equal(person.parse_map(tf.constant(encoded)), labels)
+
+
+def test_as_many_chunks_as_allowed_may_come_before_the_pixels():
+    labels = labels_picture()
+    encoded = png(labels, kind=3, chunks=[(b'PLTE', RANDOM.astype(np.uint8).tobytes()),
+                                          *[(b'abCd', b'')] * 999])
+    np.testing.assert_array_equal(person.parse_map(tf.constant(encoded)), labels)
+
+
+def test_colours_are_read_by_the_map_that_knows_more_of_them():
+    """Colours of the other map are unknown; where both know as many, LIP's counts."""
+    only_lip, only_voc = 13, 7  # (0, 0, 255) and (128, 128, 128)
+    for lip, voc in ((3, 2), (2, 2), (2, 3)):
+        colours = np.array([[LIP[only_lip]] * lip + [VOC[only_voc]] * voc])
+        expected = [only_lip] * lip + [person.UNKNOWN] * voc if lip >= voc else [person.UNKNOWN] * lip + [
+            only_voc] * voc
+        found = person.parse_map(tf.constant(saved(Image.fromarray(colours))))
+        assert found.numpy().tolist() == [expected] and found.dtype == tf.uint8
+
+
 def test_levels_and_colours_that_stand_for_nothing_are_unknown():
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
     for form in ('grey', 'palette of anything'):
@@ -176,6 +204,25 @@ def test_points_of_both_forms_are_the_same(read, key):
         found, people = read(tf.constant(text))
         np.testing.assert_array_equal(found, points)
         assert people == 1
+
+
+@pytest.mark.parametrize('number, value', [
+    ('33.3333333333333333333333333333', 100 / 3), ('-0.' + '1' * 60, -1 / 9), ('12e1', 120), ('2.5E-1', .25),
+    ('1e+2', 100), ('-1234567', -1234567), ('7.', 7), ('12345678', 0), ('1e1000', 0), ('1.5.5', 0), ('.5', 0),
+    ('+1', 0), ('0x10', 0), ('null', 0), ('', 0)])
+def test_numbers_are_read_as_json_writes_them_and_no_others(number, value):
+    """However many digits they have; with one that is none the whole pose is not found."""
+    numbers = f'5, {number}, 1{", 2" * 51}'
+    found, people = READ(tf.constant('{"people": [{"pose_keypoints": [' + numbers + ']}]}'))
+    np.testing.assert_array_equal(found[0], np.float32([5, value, 1] if value else [0, 0, 0]))
+    assert people == 1 and (found[1:].numpy() == (2 if value else 0)).all()
+
+
+@pytest.mark.parametrize('point, there', [
+    ((0, 0, 1), False), ((0, 0, 0), False), ((3, 0, 0), True), ((0, 3, 1), True), ((-2, -1, 0.5), True),
+    ((np.nan, 3, 1), False), ((3, np.inf, 1), False), ((3, 3, np.nan), False)], ids=str)
+def test_a_point_is_found_if_it_is_anywhere(point, there):
+    assert person.found(tf.constant([point, (1, 1, 1)], tf.float32)).numpy().tolist() == [there, True]
 
 
 @pytest.mark.parametrize('key', ['pose_keypoints', 'pose_keypoints_2d'])
@@ -300,6 +347,26 @@ def test_a_hand_is_what_is_past_the_wrist_and_away_from_the_upper_arm(wrist):
                                   (np.hypot(x - wrist[0], y - wrist[1]) <= np.linalg.norm(forearm)))
 
 
+def test_a_hand_ends_as_far_from_the_wrist_as_the_elbow_is():
+    """40 pixels, of which the last one counts; it begins one past the wrist."""
+    labels = np.zeros((HEIGHT, WIDTH), np.uint8)
+    labels[100:220, 56] = 15
+    _, parse = person.agnostic(tf.constant(labels), tf.constant(body()), 0)
+    assert np.flatnonzero(parse.numpy()[:, 56] == 15).tolist() == [*range(161, 201)]
+
+
+def test_an_upper_arm_ends_where_its_width_does():
+    """Half of it is 60 of 1,024 rows and the padding: 15 pixels here, and the last one counts."""
+    # the forearm points up
+    points = body(right_shoulder=(66, 80), right_elbow=(66, 120), right_wrist=(66, 100))
+    labels = np.zeros((HEIGHT, WIDTH), np.uint8)
+    labels[90, :] = 15
+    _, parse = person.agnostic(tf.constant(labels), tf.constant(points), 0)
+    hand = np.flatnonzero(parse.numpy()[90] == 15)
+    assert hand.tolist() == [x for x in range(WIDTH) if 15 < abs(x - 66)
+                             and (x - 66) ** 2 + 10 ** 2 <= 20 ** 2]
+
+
 @pytest.mark.parametrize('missing', ['right_wrist', 'right_elbow'])
 def test_without_wrist_or_elbow_the_whole_arm_goes(missing):
     labels = figure()
@@ -393,6 +460,25 @@ def test_limbs_are_ellipses_in_the_colour_of_their_far_end_under_the_discs():
         expected = np.where((np.hypot(x - 200, y - at) <= 7.68)[..., None], 0.4 * expected + 0.6 * colour, expected)
     np.testing.assert_allclose(picture, expected, atol=0.51)
     assert picture[400, 200].tolist() == [153, 102, 0]
+
+
+SIDES = [('neck', '{} shoulder'), ('{} shoulder', '{} elbow'), ('{} elbow', '{} wrist'), ('neck', '{} hip'),
+         ('{} hip', '{} knee'), ('{} knee', '{} ankle'), ('nose', '{} eye'), ('{} eye', '{} ear')]
+LIMBS = [('neck', 'nose'), *(tuple(end.format(side) for end in limb) for limb in SIDES
+                             for side in ('left', 'right'))]
+
+
+def test_limbs_are_between_the_joints_that_openpose_joins_and_no_others():
+    """Of any two joints alone: halfway is the colour of the second, or nothing."""
+    joined, drawn = set(), tf.function(lambda points: person.pose_map(points, (16, 32)))
+    for first, second in itertools.combinations(NAMES, 2):
+        points = np.zeros((18, 3), np.float32)
+        points[[NAMES[first], NAMES[second]]] = [[4, 8, 1], [24, 8, 1]]
+        halfway = drawn(tf.constant(points)).numpy()[8, 14].tolist()
+        ends = [ends for ends in LIMBS if {*ends} == {first, second}]
+        assert halfway == [round(0.6 * level) for level in COLOURS[ends[0][1]]] if ends else halfway == [0, 0, 0]
+        joined.update(ends)
+    assert joined == {*LIMBS} and len(LIMBS) == 17
 
 
 def test_a_pose_in_a_mirror_is_the_pose_of_mirrored_points():

@@ -23,7 +23,7 @@ def job_service(tmp_path):
             [sys.executable, '-m', 'apache_beam.runners.portability.local_job_service_main', '--port_file', port_file],
             cwd='/', env={**os.environ, 'PYTHONPATH': str(ROOT)}, stdout=log, stderr=subprocess.STDOUT)
     try:
-        while not port_file.exists():
+        while not (port_file.exists() and port_file.read_text().strip()):  # it is made before it is written
             assert service.poll() is None, (tmp_path / 'service.log').read_text()
             time.sleep(0.1)
         yield port_file.read_text(), service.pid

@@ -2,11 +2,13 @@
 
 Versions are checked with hashlib alone, and answers come from the SavedModels themselves.
 """
+import errno
 import fcntl
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -65,6 +67,48 @@ def test_damage_is_named(models, destination, how):
         pusher.verify(bad)
     assert pusher.verify(good)
     assert answer(pusher.rollback(destination)) == 'hi!'  # away from a damaged version
+
+
+@pytest.mark.parametrize('record', [
+    '', '{', '[]', '"text"', '[' * 100_000, {'format': 2}, {'format': '1'}, {'version': '7'},
+    {'version': None}, {'rolled_back_to': 1.5}, {'files': None}, {'files': []}, {'lineage': 'x'},
+    {'lineage': None}, b'\xff'],
+    ids=lambda record: str(record)[:20])
+def test_a_record_of_another_form_is_none(models, destination, record):
+    """And its version counts by its own number, whatever it says."""
+    first, second = push_all(models, destination, '!?')
+    path = os.path.join(second, 'landmark.json')
+    if isinstance(record, dict):
+        with open(path, encoding='utf-8') as file:
+            record = json.dumps(json.load(file) | record)
+    with open(path, 'wb') as file:
+        file.write(record if isinstance(record, bytes) else record.encode())
+    version = pusher.Version(second)
+    assert version.record == {} and version.origin == version.number == int(os.path.basename(second))
+    assert version.damage() == 'landmark.json is missing or cannot be read'
+    assert answer(pusher.rollback(destination)) == 'hi!'
+    assert pusher.verify(first)['lineage']
+
+
+def test_what_is_no_rename_that_was_lost_is_not_tried_again(models, destination, monkeypatch):
+    def denied(source, target):
+        raise PermissionError(errno.EACCES, 'Permission denied', target)
+    with monkeypatch.context() as patch, pytest.raises(PermissionError):
+        patch.setattr(os, 'rename', denied)
+        push_all(models, destination, '!')
+    assert os.listdir(destination) == []
+
+
+def test_a_file_system_without_locks_takes_pushes_too(models, destination, monkeypatch):
+    def refused(folder, how):
+        raise OSError(errno.ENOLCK, 'No locks available')
+    left = os.path.join(destination, f'.staging-{os.uname().nodename}-1-00ff')
+    os.makedirs(left)
+    monkeypatch.setattr(fcntl, 'flock', refused)
+    [path] = push_all(models, destination, '!')
+    assert_whole(path)
+    # nobody knows whose it is
+    assert {*os.listdir(destination)} == {os.path.basename(left), os.path.basename(path)}
 
 
 def test_a_copy_that_differs_is_not_published(models, destination, monkeypatch):
@@ -212,6 +256,56 @@ def test_what_is_being_copied_is_not_swept_away(models, destination, monkeypatch
         assert_whole(path)
 
 
+CALLS = [(tf.io.gfile, 'makedirs'), (tf.io.gfile, 'copy'), (tf.io.gfile, 'rename'), (os, 'fsync'),
+         (os, 'rename'), (tf.io.gfile, 'rmtree')]
+
+
+def killed_at(number, work):
+    """Runs `work` in a forked child that is killed before its call of this number. False: it made fewer."""
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+    code = 70
+    try:
+        left = iter(range(number))
+
+        def counted(call):
+            def wrapped(*args, **kwargs):
+                if next(left, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **kwargs)
+            return wrapped
+        for place, name in CALLS:
+            setattr(place, name, counted(getattr(place, name)))
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@pytest.mark.parametrize('work', ['push', 'rollback'])
+def test_a_pusher_that_dies_at_any_call_leaves_whole_versions_and_the_next_removes_the_rest(
+        models, destination, monkeypatch, work):
+    kept, appeared = push_all(models, destination, '!?'), 0
+    do = {'push': lambda: push_all(models, destination, '.'),
+          'rollback': lambda: pusher.rollback(destination)}[work]
+    number = 0
+    while killed_at(number, do):
+        versions = [os.path.join(destination, name) for name in os.listdir(destination) if name.isdecimal()]
+        assert {*kept} <= {*versions} and len(versions) <= 3
+        for version in versions:
+            assert_whole(version)
+        for version in {*versions} - {*kept}:
+            shutil.rmtree(version)
+            appeared += 1
+        number += 1
+    # after the rename comes a flush, and the removal of what is no longer there
+    assert number > 20 and appeared > 1
+    assert {*os.listdir(destination)} == {os.path.basename(path) for path in [*kept, served(destination)]}
+
+
+@pytest.mark.slow  # kills at random moments of a clock
 def test_readers_find_whole_versions_only_however_pushers_die(models, tmp_path):
     out = tmp_path / 'sweep'
     done = subprocess.run([sys.executable, push_sweep.__file__, '--models', models['!'], models['?'], '--pushes', '20',

@@ -1,10 +1,12 @@
 """The README's commands: run here, named by the test that runs them, or in need of a cloud and said so."""
+import ast
+import os
 import re
 import subprocess
 import sys
 
 import numpy as np
-import pytest
+from packaging import requirements, utils
 from PIL import Image
 
 from pipelines import config
@@ -147,8 +149,12 @@ def test_your_own_pictures(tmp_path):
         for i in range(40):
             pixels = draw.integers(0, 256, (140, 150, 3), np.uint8)
             Image.fromarray(pixels).save(tmp_path / 'photos' / name / f'{i}.{"png" if i % 2 else "jpg"}')
-    done = command('pipelines.run', '--config', 'pictures.yaml', '--set', 'train.steps=1', cwd=tmp_path)
-    assert 'step 1/1' in done.stdout and 'BLESSED' in done.stdout, done.stderr  # or not: it tosses a coin
+    assert config.load(str(tmp_path / 'pictures.yaml')).evaluate.thresholds == {'top1_error': {'max': 0.3}}
+    done = command('pipelines.run', '--config', 'pictures.yaml', '--set', 'train.steps=1',
+                   '--set', 'evaluate.thresholds.top1_error.max=1', cwd=tmp_path)  # one step tosses a coin
+    assert done.returncode == 0, done.stderr
+    assert 'step 1/1' in done.stdout and re.search(r'; BLESSED: all thresholds are met\.$', done.stdout, re.M)
+    assert len([*tmp_path.glob('runs/*/serving/pictures/[0-9]*/saved_model.pb')]) == 1
 
 
 def test_make_refuses_another_python_in_one_line():
@@ -159,7 +165,42 @@ def test_make_refuses_another_python_in_one_line():
     assert done.stdout.index(line) < done.stdout.index('-m venv')
 
 
-@pytest.mark.parametrize('path', [
-    'LICENSE', 'THIRD_PARTY.md', 'CHANGELOG.md', 'requirements.lock', 'Makefile', '.ci/run'])
-def test_files_a_newcomer_expects(path):
-    assert (ROOT / path).stat().st_size > 100
+def test_the_lock_pins_every_requirement_within_its_range():
+    """And nothing twice; setup.py's lists are the extras that `make install` takes."""
+    pinned = re.findall(r'^([a-z0-9._-]+)==(\S+) ', (ROOT / 'requirements.lock').read_text(), re.M)
+    versions = {utils.canonicalize_name(name): version for name, version in pinned}
+    tree = ast.parse((ROOT / 'setup.py').read_text())
+    lists = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body
+             if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
+    wanted = [requirements.Requirement(text) for text in lists['CORE'] + lists['TRAIN'] + lists['CTRANSLATE2']
+              + lists['TEST'] if isinstance(text, str)]
+    assert len(wanted) > 30 and len(versions) == len(pinned)
+    for requirement in wanted:
+        version = versions.get(utils.canonicalize_name(requirement.name))
+        assert version and requirement.specifier.contains(version), f'{requirement} is not {version}'
+
+
+def test_every_make_target_that_is_told_is_one():
+    targets = {*re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.M)}
+    told = {*re.findall(r'`make ([a-z-]+)|^make ([a-z-]+)', README, re.M)}
+    assert {'run', 'test', 'lint'} <= {name for pair in told for name in pair if name} <= targets
+    assert {*re.findall(r'^make ([a-z-]+)', (ROOT / '.ci' / 'run').read_text(), re.M)} <= targets
+    assert os.access(ROOT / '.ci' / 'run', os.X_OK)
+
+
+def test_every_file_the_readme_names_is_there():
+    links = {link for link in re.findall(r'\]\(([^)#]+)', README) if '://' not in link}
+    named = {name for name in re.findall(r'`([\w./-]+\.(?:md|py|yaml|lock))`', README) if '/' in name
+             or name.isupper() or name.endswith('.lock')}
+    missing = {name for name in links | named if not (ROOT / name).exists()}
+    assert not missing, missing
+
+
+def test_the_licence_is_the_one_that_the_package_says():
+    text = (ROOT / 'LICENSE').read_text()
+    assert 'Apache License' in text and 'Version 2.0' in text and 'END OF TERMS AND CONDITIONS' in text
+    assert "license='Apache-2.0'" in (ROOT / 'setup.py').read_text()
+    third = (ROOT / 'THIRD_PARTY.md').read_text()
+    changed = (ROOT / 'CHANGELOG.md').read_text()
+    assert third.startswith('# ') and changed.startswith('# ')
+    assert len(re.findall(r'^(## |- )', changed, re.M)) > 3

@@ -38,6 +38,7 @@ def contest(tmp_path):
                                 reach={'slow': 3, 'slower': 6}, flops=1e9)
 
 
+@pytest.mark.slow  # rates, by the clock
 def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side, 'DISTURBED', 1.1)
     found = side_by_side.hold(contest, {'ours': sys.executable, 'peers': sys.executable}, rounds=3, seconds=0.4)
@@ -52,6 +53,7 @@ def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monk
     assert (tmp_path / 'naps.png').read_bytes().startswith(b'\x89PNG')
 
 
+@pytest.mark.slow  # rates, by the clock
 def test_what_others_take_is_seen(contest, tmp_path):
     """Of a side that sleeps beside one that does nothing else than count."""
     side = side_by_side.Side(contest.sides['ours'], {'peers': sys.executable}, tmp_path / 'answer.npz')

@@ -241,9 +241,40 @@ def test_loss_is_a_sum_over_real_tokens():
     np.testing.assert_allclose(metrics['nll'][0], sum(part[1]['nll'][0] for part in parts), rtol=1e-5)
 
 
-def test_the_official_preset_is_tensor2tensors():
-    assert transformer.PRESETS['official'] == {'norm': 'pre', 'attention_dropout': 0.1, 'relu_dropout': 0.1,
-                                               'beta_2': 0.997, 'warmup_steps': 8000, 'learning_rate_factor': 2.0}
+def test_the_official_preset_learns_as_tensor2tensor_does():
+    """transformer_base_v3: 2 * linear_warmup * rsqrt_decay * rsqrt_hidden_size, and Adam's beta2 of 0.997."""
+    config = Config(vocab_size=40, d_model=16, h=2, **transformer.PRESETS['official'])
+    [optimizer] = transformer.optimizers(config).values()
+    for step in (1, 100, 8000, 8001, 32_000):
+        rate = 2.0 * min(1.0, step / 8000) / max(step, 8000) ** 0.5 / 16 ** 0.5
+        np.testing.assert_allclose(optimizer._learning_rate(tf.constant(step - 1)), rate, rtol=1e-6)
+    x = tf.Variable([0.0])
+    for g in (1.0, 0.0):
+        optimizer.apply_gradients([(tf.constant([g]), x)])
+    # of 1 - 0.997 in float32
+    np.testing.assert_allclose(optimizer._velocities[0], [0.003 * 0.997], rtol=1e-5)
+
+
+def test_the_official_preset_normalises_before_and_drops_in_three_places():
+    """Stacks end with a norm, and a tenth is dropped of weights of attention and behind ReLU, too."""
+    def gone(preset):
+        config = Config(vocab_size=40, N=1, d_model=16, d_ff=32, h=2, **preset)
+        model = transformer.build(config)['transformer']
+        layers = {layer.name: layer for layer in model.layers}
+        ones = tf.ones([4, 1000])
+        dropped = {}
+        for name, layer in layers.items():
+            if (kind := name.rpartition('/')[2]).endswith('dropout'):
+                share = float(np.mean(layer(ones, SEED, training=True) == 0))
+                dropped.setdefault(kind, []).append(share)
+        return {name for name in layers if '/' in name}, dropped
+    (layers, paper), (official_layers, official) = gone({}), gone(transformer.PRESETS['official'])
+    assert official_layers - layers == {'encoder/norm', 'decoder/norm'}
+    for kind, count in (('attention_dropout', 3), ('relu_dropout', 2), ('dropout', 5),
+                        ('embedding_dropout', 2)):
+        # five deviations
+        assert official[kind] == pytest.approx([0.1] * count, abs=5 * (0.1 * 0.9 / 4000) ** 0.5)
+        assert paper[kind] == ([0] * count if count < 4 and 'embedding' not in kind else official[kind])
 
 
 def test_impossible_sizes_are_refused():

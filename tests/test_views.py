@@ -108,6 +108,52 @@ def test_dense_averages_scores_over_places_and_posteriors_over_mirror_images():
     np.testing.assert_allclose(net.score_map(at_size)[:, 0, 0], net.logits(at_size), atol=1e-4)
 
 
+@pytest.mark.parametrize('flips', [True, False])
+def test_features_are_averaged_over_places_and_mirror_images(flips):
+    """Simonyan & Zisserman, appendix B: one vector a picture, whatever its size."""
+    def activations(image):  # [B, H, W, 3] -> [B, H - 11, W - 11, 2], told by where a crop begins
+        corner = image[:, :image.shape[1] - 11, :image.shape[2] - 11]
+        return tf.stack([corner[..., 0], 2 * corner[..., 1] + 1], -1)
+    net = views.Net(12, 3, None, None, activations)
+    pictures = [picture(12, 12), picture(13, 17, 1), picture(20, 14, 2)]
+    found = views.features(net, tf.range(3), lambda n: tf.constant(pictures[int(n)]), flips)
+    for row, x in zip(found, pictures):
+        both = [activations(each[None]).numpy().reshape(-1, 2)
+                for each in ([x, x[:, ::-1]] if flips else [x])]
+        np.testing.assert_allclose(row, np.mean([each.mean(0) for each in both], 0), atol=1e-6)
+    assert found.shape == (3, 2) and found.dtype == tf.float32
+    if flips:
+        plainly = views.features(net, tf.range(3), lambda n: tf.constant(pictures[int(n)]))
+        np.testing.assert_array_equal(found, plainly)
+
+
+def test_whether_mirror_images_are_shown_is_said_once_for_all_views():
+    net, x = Net(12), tf.constant([picture(14, 17)])
+    for view in ('single', 'ten_crop', 'multi_crop', 'dense'):
+        given = views.posteriors(net.net, x, lambda each, _: each, [view], [14])
+        with_them, without = (views.posteriors(net.net, x, lambda each, _: each, [view], [14], flips)
+                              for flips in (True, False))
+        np.testing.assert_array_equal(given, with_them)
+        assert (np.abs(with_them - without).max() > 1e-5) == (view != 'single')
+        alone = views.dense(net.net, x, tf.identity) if view == 'dense' else views.cropped(
+            net.net, x, tf.identity, view)
+        np.testing.assert_allclose(alone, given, atol=1e-6)
+        assert len(views.crops(x[0], 12, 'ten_crop')) == 10
+
+
+def test_pictures_may_come_encoded():
+    """One after the other is decoded; the net sees the crops of all."""
+    given = [tiny_classifier.png(height=height, width=20, seed=height) for height in (14, 15, 16)]
+
+    def decoded(encoded):
+        return tf.cast(tf.io.decode_png(encoded, 3), tf.float32) / 255
+    for view in ('single', 'ten_crop'):
+        found = views.cropped(Net(12).net, tf.constant(given), decoded, view)
+        for row, encoded in zip(found, given):
+            alone = softmax(scores(views.crops(decoded(encoded), 12, view)).numpy()).mean(0)
+            np.testing.assert_allclose(row, alone, atol=1e-6)
+
+
 @pytest.mark.parametrize('view, n, asked', [
     ('single', 70, [64, 6]),  # pictures make a batch, and not one picture's crops
     ('ten_crop', 8, [60, 20]),

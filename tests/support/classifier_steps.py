@@ -4,6 +4,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 SEED = tf.constant([1, 2])
+EPS = 2 ** -23
 
 
 def train(paper, config, image, steps):
@@ -25,7 +26,10 @@ def train(paper, config, image, steps):
 
 
 def assert_xla_computes_the_same(paper, config, model, image):
-    """Gradients of a batch whose second row is padding."""
+    """Gradients of a batch whose second row is padding, to 64 steps of float32 at a variable's largest.
+
+    Sums of some hundred numbers, in another order, layer upon layer: 3 to 10 steps with oneDNN and without.
+    """
     batch = {'image': image, 'label': tf.constant([1, -1])}
 
     def gradients():
@@ -34,4 +38,5 @@ def assert_xla_computes_the_same(paper, config, model, image):
         return tape.gradient(losses['classifier'][0], model.trainable_variables)
     plain, compiled = (tf.function(gradients, autograph=False, jit_compile=jit)() for jit in (None, True))
     for one, other in zip(plain, compiled):
-        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-4 * float(tf.reduce_max(tf.abs(one))))
+        assert float(tf.reduce_max(tf.abs(one))) > 0
+        np.testing.assert_allclose(one, other, rtol=0, atol=64 * EPS * float(tf.reduce_max(tf.abs(one))))

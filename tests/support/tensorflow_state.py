@@ -62,6 +62,11 @@ def _seeded(step):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):  # where modules are imported
+    return (yield from _seeded(collector))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef, request):
     return (yield from _seeded(fixturedef))
 

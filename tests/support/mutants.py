@@ -1,0 +1,422 @@
+"""Breaks a module of the project in 20 small ways, one after another, and sees whether its tests notice.
+
+    python tests/support/mutants.py                              all modules of `TESTS`
+    python tests/support/mutants.py parseval views --jobs 1      two of them
+    python tests/support/mutants.py records --list               only says what would be changed
+    python tests/support/mutants.py records --number 7           one mutant, with what pytest prints
+
+A mutant is one change at one place of a syntax tree: a comparison, an operator, a constant, a condition, an
+argument, the bound of a slice, a statement left out. The seed draws lines first and then a change on each, so
+that a long table weighs no more than its lines. Messages stay as they are: string constants with a space in
+them, f-strings, and what is raised.
+
+The mutant is written to a copy of the tree, so that commands that the tests start see it, too. A forked child of
+this process, which has imported the libraries but not the project, runs the module's tests there until one
+fails. A mutant is killed if a test fails, or if the tests take longer than `LIMIT`. survivors.yaml says why the
+others survive.
+"""
+import argparse
+import ast
+import contextlib
+import copy
+import importlib
+import io
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SEED, COUNT = 0, 20
+LIMIT = 60  # seconds a mutant
+SURVIVORS = pathlib.Path(__file__).with_name('survivors.yaml')
+LIBRARIES = ('pytest', 'hypothesis', 'xdist', 'tensorflow', 'tensorflow_text', 'tensorflow_model_analysis',
+             'orbit', 'ml_metadata', 'sacrebleu', 'PIL.Image')
+OWN = ('support', 'data_prep', 'keras_models', 'pipelines', 'configs', 'benchmarks', 'conftest')
+
+
+class Tests(NamedTuple):
+    """A module, the pytest arguments that test it, and the functions that are changed (all, if empty)."""
+    path: str
+    arguments: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+
+
+TESTS = {
+    'records': Tests('data_prep/records.py', ('tests/test_records.py',)),
+    'checkpoints': Tests('pipelines/checkpoints.py',
+                         ('tests/test_weights.py', 'tests/test_checkpoints.py', '-k', 'not calls')),
+    'pusher': Tests('pipelines/pusher.py', ('tests/test_pusher.py',)),
+    'evaluate.decide': Tests('pipelines/evaluate.py', ('tests/test_decide.py',), ('decide', '_threshold')),
+    'decoding': Tests('keras_models/decoding.py', ('tests/test_decoding.py', '-k', 'not post and not pre')),
+    'losses': Tests('keras_models/losses.py', ('tests/test_losses_and_optimizers.py',)),
+    'optimizers': Tests('keras_models/optimizers.py', ('tests/test_losses_and_optimizers.py',)),
+    'parseval': Tests('pipelines/parseval.py', ('tests/test_parseval.py',)),
+    'boxes': Tests('keras_models/boxes.py', ('tests/test_boxes.py',)),
+    'views': Tests('keras_models/views.py', ('tests/test_views.py',)),
+    'person': Tests('data_prep/person.py', ('tests/test_person.py', '-k', 'not saved_model')),
+}
+
+
+class Mutant(NamedTuple):
+    """Bytes `start` to `end` of a source become `new`."""
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+
+    @property
+    def change(self) -> str:
+        return ' -> '.join(' '.join(text.split()) for text in (self.old, self.new))
+
+    def applied(self, source: bytes) -> bytes:
+        return source[:self.start] + self.new.encode() + source[self.end:]
+
+
+# --- Which changes there are -----------------------------------------------------------------------------
+
+COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
+               ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,),
+               ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,)}
+OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+             ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+             ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitAnd}
+OPPOSITES = [('min', 'max'), ('any', 'all'), ('minimum', 'maximum'), ('reduce_any', 'reduce_all'),
+             ('zeros', 'ones'),
+             ('reduce_min', 'reduce_max'), ('reduce_sum', 'reduce_mean'), ('zeros_like', 'ones_like'),
+             ('equal', 'not_equal'), ('startswith', 'endswith'), ('removeprefix', 'removesuffix'),
+             ('argmin', 'argmax')]
+OPPOSITE = {**dict(OPPOSITES), **{other: one for one, other in OPPOSITES}}
+
+
+def other_constants(value) -> list:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1]
+    if isinstance(value, float):
+        return [2 * value or 1.0]
+    if isinstance(value, str):
+        return [] if ' ' in value else [f'XX{value}']
+    return [b'XX' + value] if isinstance(value, bytes) else []
+
+
+def changed(node: ast.AST, **fields) -> ast.AST:
+    other = copy.copy(node)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+def expressions(node: ast.AST) -> Iterator[ast.AST | None]:
+    """What may stand in an expression's place."""
+    match node:
+        case ast.Compare(ops=ops):
+            for place, op in enumerate(ops):
+                for other in COMPARISONS[type(op)]:
+                    yield changed(node, ops=[*ops[:place], other(), *ops[place + 1:]])
+        case ast.BoolOp(op=op, values=values):
+            yield changed(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
+            for place in range(len(values)):
+                yield changed(node, values=values[:place] + values[place + 1:]) if len(values) > 2 else (
+                    values[1 - place])
+        case ast.UnaryOp(operand=operand) if not isinstance(operand, ast.Constant):
+            yield operand
+        case ast.BinOp(op=op) if type(op) in OPERATORS:
+            yield changed(node, op=OPERATORS[type(op)]())
+        case ast.Constant(value=value):
+            for other in other_constants(value):
+                yield ast.Constant(other)
+        case ast.IfExp():
+            yield from (node.body, node.orelse)
+        case ast.Call(func=func, args=args, keywords=keywords):
+            for place, keyword in enumerate(keywords):
+                if keyword.arg:
+                    yield changed(node, keywords=keywords[:place] + keywords[place + 1:])
+            if len(args) > 1:
+                yield changed(node, args=args[:-1])
+            name = func.id if isinstance(func, ast.Name) else getattr(func, 'attr', '')
+            if name in OPPOSITE:
+                field = 'id' if isinstance(func, ast.Name) else 'attr'
+                yield changed(node, func=changed(func, **{field: OPPOSITE[name]}))
+        case ast.Subscript(slice=ast.Slice() as part):
+            for name in ('lower', 'upper'):
+                if bound := getattr(part, name):
+                    yield changed(node, slice=changed(part, **{name: None}))
+                    for op in (ast.Add(), ast.Sub()):
+                        other = ast.BinOp(bound, op, ast.Constant(1))
+                        yield changed(node, slice=changed(part, **{name: other}))
+
+
+def statements(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Expr(value=ast.Call()) | ast.Raise():
+            yield 'pass'
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield 'pass'
+        case ast.AugAssign(op=op):
+            yield 'pass'
+            if type(op) in OPERATORS:
+                yield ast.unparse(changed(node, op=OPERATORS[type(op)]()))
+        case ast.Return(value=value) if value and not (isinstance(value, ast.Constant)
+                                                       and value.value is None):
+            yield 'return None'
+        case ast.Continue():
+            yield 'break'
+        case ast.Break():
+            yield 'pass'
+
+
+def conditions(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Conditions, and what may stand in their place; no loop is made endless."""
+    if isinstance(node, ast.If):
+        yield from ((node.test, value) for value in ('True', 'False'))
+    elif isinstance(node, ast.While) and not isinstance(node.test, ast.Constant):
+        yield node.test, 'False'
+    elif isinstance(node, ast.comprehension):
+        yield from ((test, 'True') for test in node.ifs)
+    elif isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Tuple):
+        for place in range(len(node.type.elts)):
+            rest = node.type.elts[:place] + node.type.elts[place + 1:]
+            yield node.type, ast.unparse(changed(node.type, elts=rest))
+
+
+def changeable(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below that may be changed; no docstring, annotation or message."""
+    for name, field in ast.iter_fields(node):
+        for child in field if isinstance(field, list) else [field]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
+                continue
+            if name in ('annotation', 'returns'):
+                continue
+            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "__name__ == '__main__'":
+                continue
+            yield child
+            if not isinstance(child, ast.Raise):
+                yield from changeable(child)
+
+
+def mutants(source: bytes, functions: tuple[str, ...] = ()) -> list[Mutant]:
+    """All mutants of a module's source, or of some functions of it; a few of them may be no Python."""
+    tree, found, starts = ast.parse(source), {}, [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def add(node, new: str) -> None:
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        found[start, end, new] = Mutant(node.lineno, start, end, source[start:end].decode(), new)
+
+    named = [node for node in ast.walk(tree) if getattr(node, 'name', '') in functions]
+    parts = named if functions else [tree]
+    for node in (each for part in parts for each in changeable(part)):
+        for new in expressions(node):
+            plain = isinstance(new, ast.Constant | ast.Call | ast.Name | ast.Subscript)
+            add(node, ast.unparse(new) if plain else f'({ast.unparse(new)})')
+        for new in statements(node):
+            add(node, new)
+        for test, new in conditions(node):
+            add(test, new)
+    return [found[key] for key in sorted(found)]
+
+
+def differs(mutant: Mutant, source: bytes) -> bool:
+    """Whether a mutant is Python and does not mean the same as before."""
+    try:
+        return ast.dump(ast.parse(mutant.applied(source))) != ast.dump(ast.parse(source))
+    except SyntaxError:
+        return False
+
+
+def drawn(name: str, seed: int, count: int) -> list[Mutant]:
+    """Mutants of a module: from as many lines as there are, by lot, then from them again."""
+    draw, by_line, source = random.Random(f'{seed} {name}'), {}, (ROOT / TESTS[name].path).read_bytes()
+    for mutant in mutants(source, TESTS[name].functions):
+        by_line.setdefault(mutant.line, []).append(mutant)
+    for each in by_line.values():
+        draw.shuffle(each)
+    chosen, lines = [], []
+    while len(chosen) < count and any(by_line.values()):
+        lines = lines or draw.sample(sorted(by_line), len(by_line))
+        left = by_line[lines.pop()]
+        while left:
+            if differs(mutant := left.pop(), source):
+                chosen.append(mutant)
+                break
+    return sorted(chosen)
+
+
+# --- Running tests on them -------------------------------------------------------------------------------
+
+def copied(folder: str) -> pathlib.Path:
+    """A copy of the tree's own files, in `folder`."""
+    listed = subprocess.run(['git', '-C', str(ROOT), 'ls-files', '-co', '--exclude-standard', '-z'],
+                            check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split('\0')):
+        if (ROOT / name).is_file():
+            (to := pathlib.Path(folder, name)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, to)
+    return pathlib.Path(folder)
+
+
+def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path,
+                    keep_bytecode: bool) -> None:
+    """Runs pytest in a copy of the tree and ends this process with its exit code."""
+    code = 70
+    try:
+        os.setsid()
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, 'wb'), line_buffering=True) for fd in (1, 2))
+        os.chdir(tree)
+        sys.dont_write_bytecode = not keep_bytecode
+        os.environ.update({} if keep_bytecode else {'PYTHONDONTWRITEBYTECODE': '1'})
+        for name in [name for name in sys.modules if name.split('.')[0] in OWN]:
+            del sys.modules[name]
+        sys.path[:] = [str(tree), str(tree / 'tests')] + [path for path in sys.path if not pathlib.Path(
+            path or os.getcwd()).resolve().is_relative_to(ROOT) or 'site-packages' in path]
+        import hypothesis
+        import pytest
+        hypothesis.settings.register_profile(
+            'first failure', phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate], derandomize=True,
+            database=None, deadline=None)
+        code = int(pytest.main(['-x', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE',
+                                '--hypothesis-profile', 'first failure', *arguments]))
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def outcome(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path, limit: float,
+            keep_bytecode: bool = False) -> tuple[str, float]:
+    """Runs tests in a forked child: 'passed', 'failed' or 'timeout', and the seconds it took."""
+    before = time.monotonic()
+    if not (child := os.fork()):
+        pytest_in_child(tree, arguments, log, keep_bytecode)
+    code = None
+    while code is None and time.monotonic() - before < limit:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status) if pid else None
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # what it started, too
+    if code is None:
+        os.waitpid(child, 0)
+    return {None: 'timeout', 0: 'passed'}.get(code, 'failed'), time.monotonic() - before
+
+
+class Bench:
+    """A process's copy of the tree, in which modules are broken and mended."""
+    tree: pathlib.Path
+
+    @classmethod
+    def make(cls, folder: str) -> None:
+        cls.tree = copied(tempfile.mkdtemp(dir=folder))
+        cls.whole: set[str] = set()
+
+    @classmethod
+    def run(cls, work: tuple[str, Mutant]) -> dict:
+        name, mutant = work
+        module, arguments = cls.tree / TESTS[name].path, TESTS[name].arguments
+        log, source = cls.tree.with_suffix('.log'), module.read_bytes()
+        if name not in cls.whole:
+            how, seconds = outcome(cls.tree, arguments, log, 10 * LIMIT, keep_bytecode=True)
+            if how != 'passed':
+                raise RuntimeError(f'The tests of {name} fail without a mutant:\n{log.read_text()}')
+            for cached in module.parent.glob(f'__pycache__/{module.stem}.*'):
+                cached.unlink()
+            cls.whole.add(name)
+        try:
+            module.write_bytes(mutant.applied(source))
+            how, seconds = outcome(cls.tree, arguments, log, LIMIT)
+        finally:
+            module.write_bytes(source)
+        said = log.read_text(errors='replace')
+        by = re.search(r'^(?:FAILED|ERROR) (\S+)', said, re.M)
+        return {'module': name, 'line': mutant.line, 'change': mutant.change, 'outcome': how,
+                'seconds': round(seconds, 1), 'by': by[1] if by else '', 'said': said}
+
+
+def known() -> dict[str, dict[str, str]]:
+    """Module -> change -> why no test can, or need, notice it."""
+    import yaml
+    return yaml.safe_load(SURVIVORS.read_text()) if SURVIVORS.exists() else {}
+
+
+def table(results: list[dict]) -> str:
+    """Markdown: what was killed of each module, and what survived."""
+    rows = ['| module | mutants | killed | of these timeouts | survived | killed % | seconds |',
+            '|---|---|---|---|---|---|---|']
+    for name in dict.fromkeys(result['module'] for result in results):
+        own = [result for result in results if result['module'] == name]
+        count = {how: sum(result['outcome'] == how for result in own)
+                 for how in ('failed', 'timeout', 'passed')}
+        killed = count['failed'] + count['timeout']
+        rows.append(f'| {name} | {len(own)} | {killed} | {count["timeout"]} | {count["passed"]} | '
+                    f'{100 * killed / len(own):.0f} | {sum(result["seconds"] for result in own):.0f} |')
+    rows += ['', '| survivor | line | change | why |', '|---|---|---|---|']
+    for result in results:
+        if result['outcome'] == 'passed':
+            why = known().get(result['module'], {}).get(result['change'], 'not known')
+            rows.append(f'| {result["module"]} | {result["line"]} | `{result["change"]}` | {why} |')
+    return '\n'.join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('modules', nargs='*', metavar='MODULE',
+                        help=f'of {", ".join(TESTS)}; all if none is given')
+    parser.add_argument('--seed', type=int, default=SEED)
+    parser.add_argument('--count', type=int, default=COUNT, help='mutants a module')
+    parser.add_argument('--jobs', type=int, default=2, help='mutants at once')
+    parser.add_argument('--list', action='store_true', help='print the mutants and run nothing')
+    parser.add_argument('--number', type=int, help='run only this one of those that --list prints')
+    parser.add_argument('--out', type=pathlib.Path, help='also write the results, as FILE.json or FILE.md')
+    args = parser.parse_args()
+    if unknown := set(args.modules) - {*TESTS}:
+        parser.error(f'there is no {", ".join(sorted(unknown))}; there are {", ".join(TESTS)}')
+    work = [(name, mutant) for name in args.modules or TESTS for mutant in drawn(name, args.seed, args.count)]
+    if args.number is not None:
+        work = work[args.number:][:1]
+    if args.list:
+        for number, (name, mutant) in enumerate(work):
+            print(f'{number:3} {name}:{mutant.line}: {mutant.change}')
+        return 0
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL='3', CUDA_VISIBLE_DEVICES='')
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        with multiprocessing.get_context('fork').Pool(args.jobs, Bench.make, (folder,)) as pool:
+            for result in pool.imap(Bench.run, work):
+                print('{module}:{line}: {outcome} in {seconds} s: {change}  {by}'.format(**result),
+                      flush=True)
+                said = result.pop('said')
+                if args.number is not None:
+                    print(said)
+                results.append(result)
+    print(table(results))
+    if args.out:
+        args.out.write_text(json.dumps(results, indent=1) if args.out.suffix == '.json'
+                            else table(results) + '\n')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What a test draws does not depend on what was drawn before it: by its module, its fixtures, other tests."""
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+found = []
+
+
+def draws():
+    layer = tf.keras.layers.Dense(1)
+    layer.build([None, 3])
+    return [random.random(), np.random.random(), float(tf.random.normal([])),
+            *layer.kernel.numpy().ravel().tolist()]
+
+
+AT_IMPORT = draws()
+
+
+@pytest.fixture(scope='module', params=[0, 3])
+def of_module(request):
+    for _ in range(request.param):
+        draws()
+    return draws() if request.param == 0 else None
+
+
+@pytest.fixture
+def of_test(of_module):
+    return draws()
+
+
+@pytest.mark.parametrize('before', [0, 1, 5])
+def test_every_test_module_and_fixture_begins_with_one_seed(of_module, of_test, before):
+    assert draws() == AT_IMPORT == of_test and of_module in (AT_IMPORT, None)
+    found.extend(draws() for _ in range(before))
+    assert AT_IMPORT not in found  # what comes later is not the same again
