@@ -23,6 +23,8 @@ exhibit:
   - {draw: slopes}
   - {draw: slices, measures: {less: top1_error}, x: digit, minus: relu}
   - {draw: variances, width: 16, layers: 6, seeds: 4}
+measures:
+  test error: {metric: top1_error, take: evaluated}
 claims: [{says: First layers keep slopes above 0., measure: prelu, at_least: {conv1: 0.1}}]
 '''
 
@@ -65,6 +67,9 @@ def test_differences_by_slice_are_those_of_the_evaluations(made):
     _, _, table = made
     digits = [table[f'prelu, d{digit}']['less'][0] for digit in range(10)]
     assert all(-1 <= less <= 1 for less in digits) and len({*digits}) > 1
+    errors = [table[name]['test error'][0] for name in ('relu', 'prelu')]  # as many digits of each kind
+    assert all(0 < error < 1 for error in errors)
+    assert errors[0] - errors[1] == pytest.approx(sum(digits) / 10, abs=0.01)
     assert table['prelu']['top1_error less in, %'] == [10 * sum(less > 0 for less in digits)]
 
 

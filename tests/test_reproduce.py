@@ -86,22 +86,20 @@ def test_the_list_names_all_and_starts_at_once():
 ITEM = '''
 title: Two rates
 source: a test
-stages: [prepare, train, export, evaluate]
+stages: [prepare, train]
 scales:
   small: {config: demo_images, seeds: [1, 2], time: 1 min,
           set: [train.steps=20, train.validate_every=20, train.checkpoint_every=20, input.rows=16]}
   paper: {config: demo_images, time: 2 min}
 settings:
   usual: {}
-  no rate: {set: [model.learning_rate=1e-9], stages: [prepare, train]}
+  no rate: {set: [model.learning_rate=1e-9]}
   left as it is:
     set: [train.steps=1, train.checkpoint_every=1, model.learning_rate=1e-9, 'train.init_from={run: usual}']
-    stages: [prepare, train]
 measures:
   error: {metric: top1_error, take: averaged, percent: true}
   perplexity: {metric: loss, take: least, exp: true}
   steps: {metric: top1_error, take: steps, below: 0.8}
-  test error: {metric: top1_error, take: evaluated}
   parameters: {take: parameters}
 paper:
   usual: {error: 1.5, price: high}
@@ -137,17 +135,16 @@ def test_an_item_is_run_by_the_stages_and_judged(made):
     assert all(any(value == pytest.approx(math.exp(loss)) for loss in least) for value in perplexities)
     assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
     assert usual['parameters'] == without['parameters']
-    assert found['table']['left as it is']['error'] == usual['error'] and 'test error' not in without
-    assert len(usual['test error']) == 2 and all(0 < error < 1 for error in usual['test error'])
+    assert found['table']['left as it is']['error'] == usual['error']
     assert [verdict['verdict'] for verdict in found['verdicts']] == ['shows', 'does not show']
-    assert len(found['commands']) == 16 and said.count('python -m pipelines.prepare') == 1  # seeds share it
+    assert len(found['commands']) == 12 and said.count('python -m pipelines.prepare') == 1  # seeds share it
     assert 'A net that does not learn is worse. shows.' in said.replace(': shows', '. shows')
 
 
 def test_the_page_has_both_numbers_and_what_differs(made):
     page = (made[0] / 'ours' / 'rates' / 'page.html').read_text()
     for words in ('Two rates', 'paper: 1.5', 'paper: high', 'another', 'not reached', 'train.steps', 'Does not show',
-                  'Made for a test.', 'python -m pipelines.evaluate'):
+                  'Made for a test.', 'python -m pipelines.train'):
         assert words in page, words
 
 
