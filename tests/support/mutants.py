@@ -348,14 +348,16 @@ class Bench:
             module.write_bytes(source)
         said = log.read_text(errors='replace')
         by = re.search(r'^(?:FAILED|ERROR) (\S+)', said, re.M)
-        return {'module': name, 'line': mutant.line, 'change': mutant.change, 'outcome': how,
+        line = source.splitlines()[mutant.line - 1].decode().strip()
+        return {'module': name, 'line': mutant.line, 'source': line, 'change': mutant.change, 'outcome': how,
                 'seconds': round(seconds, 1), 'by': by[1] if by else '', 'said': said}
 
 
-def known() -> dict[str, dict[str, str]]:
-    """Module -> change -> why no test can, or need, notice it."""
+def known() -> dict[tuple[str, str, str], str]:
+    """(module, source line, change) -> why no test can, or need, notice it."""
     import yaml
-    return yaml.safe_load(SURVIVORS.read_text()) if SURVIVORS.exists() else {}
+    return {(name, line, change): why for name, lines in yaml.safe_load(SURVIVORS.read_text()).items()
+            for line, changes in lines.items() for change, why in changes.items()}
 
 
 def table(results: list[dict]) -> str:
@@ -370,9 +372,10 @@ def table(results: list[dict]) -> str:
         rows.append(f'| {name} | {len(own)} | {killed} | {count["timeout"]} | {count["passed"]} | '
                     f'{100 * killed / len(own):.0f} | {sum(result["seconds"] for result in own):.0f} |')
     rows += ['', '| survivor | line | change | why |', '|---|---|---|---|']
+    reasons = known()
     for result in results:
         if result['outcome'] == 'passed':
-            why = known().get(result['module'], {}).get(result['change'], 'not known')
+            why = reasons.get((result['module'], result['source'], result['change']), 'not known')
             rows.append(f'| {result["module"]} | {result["line"]} | `{result["change"]}` | {why} |')
     return '\n'.join(rows)
 
