@@ -165,6 +165,7 @@ def test_the_newest_of_both_folders_and_of_the_good_ones(tmp_path):
     write(interrupted, 101, keep=1)
     flip(str(scheduled / f'ckpt-10{DATA}'))
     flip(str(scheduled / f'ckpt-8{DATA}'))
+    assert checkpoints.present(str(scheduled)) == [str(scheduled / f'ckpt-{n}') for n in (8, 9, 10, 100)]
     both = [str(scheduled), str(interrupted)]
     assert checkpoints.sound(both, 1) == [str(interrupted / 'ckpt-101')]
     assert checkpoints.sound(both[:1], 2) == [str(scheduled / name) for name in ('ckpt-9', 'ckpt-100')]

@@ -162,6 +162,8 @@ def test_source_follows_imports_and_ignores_layout(source):
     inside = 'def work(x):\n    from pipelines.probed import RATE\n    return RATE * x\n'
     within = source(probe=inside)
     assert source(probed='RATE = 0.25\n') != within  # and in one that it imports only when it runs
+    for line in ('import pipelines.probed\n', 'from pipelines.probed import RATE\n'):
+        assert source(probe=line, probed='RATE = 0.25\n') != source(probe=line, probed='RATE = 0.5\n')
     # it imports it no more
     assert source(probe='import math\n', probed='RATE = 1\n') == source(probed='RATE = 2\n')
 

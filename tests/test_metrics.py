@@ -119,7 +119,8 @@ def test_means_of_numbers_through_tfma_leave_out_what_has_none(tmp_path):
 def test_a_protocol_says_what_its_number_is():
     """Told apart from all others; a fraction if the best there is comes to 1, and else of a hundred."""
     protocols = {name: metrics.protocol(name) for name in metrics.CLASSES}
-    assert len({*protocols.values()}) == len(metrics.CLASSES) and metrics.protocol('no metric') == ''
+    assert all(protocols.values()) and len({*protocols.values()}) == len(metrics.CLASSES)
+    assert metrics.protocol('no metric') == ''
     right = '(S (NP (NN a)) (VP (VB b)))'
     for name, (kind, _, arguments) in metrics.CLASSES.items():
         if kind == 'BracketScore':
