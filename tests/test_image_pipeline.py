@@ -13,8 +13,8 @@ from data_prep import UserError, records
 from keras_models import vgg
 from pipelines import checkpoints, config, export, strategy, trainer
 from pipelines.pipeline import Pipeline
+from support import killed_runs
 from support.commands import command
-from support.watched_steps import Watched
 
 CONFIG = """\
 name: stripes
@@ -169,8 +169,7 @@ def test_the_plateau_schedule_survives_a_kill(config_file, finished, tmp_path):
         assert command('pipelines.prepare', *flags, '--pipeline_root', str(root)).returncode == 0
         train = ('pipelines.train', *flags, '--pipeline_root', str(root))
         if killed:
-            watched = Watched(f'{root}.ids', signal.SIGKILL, 25)
-            assert command(*train, before=watched).returncode == -signal.SIGKILL
+            assert command(*train, before=killed_runs.at_step(25)).returncode == -signal.SIGKILL
         done = command(*train)
         assert done.returncode == 0 and ('resuming at step 20' in done.stdout) == killed, done.stderr
         [run] = root.glob('train/*/model_run')

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from data_prep import UserError, records, wmt
-from keras_models import layers, transformer
+from keras_models import transformer
 from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
-from support.commands import ROOT, command, start
-from support.watched_steps import Watched
+from support import killed_runs
+from support.commands import ROOT, command
 
 
 def losses(config_file, examples, steps, *overrides):
@@ -195,32 +195,6 @@ def test_two_losses_two_optimizers(config_file, examples, monkeypatch):
     assert moved == {'transformer': False, 'other': True}
 
 
-def test_averaging_is_the_arithmetic_mean(tmp_path):
-    small = transformer.Config(vocab_size=20, N=1, d_model=8, d_ff=8, h=2)
-    weights, paths = [], []
-    for i in range(3):
-        nets = transformer.build(small)
-        weights.append({name: w.numpy() for name, w in layers.by_name(nets)['transformer'].items()})
-        paths.append(str(tmp_path / str(i)))
-        checkpoints.save(nets, paths[-1])
-    checkpoints.assign_mean(nets, paths)
-    for name, variable in layers.by_name(nets)['transformer'].items():
-        np.testing.assert_allclose(variable, np.mean([w[name] for w in weights], 0), rtol=1e-6, atol=1e-7)
-
-
-def test_a_checkpoint_of_another_model_is_named(tmp_path):
-    nets = transformer.build(transformer.Config(vocab_size=20, N=1, d_model=8, d_ff=8, h=2))
-    checkpoints.save(nets, str(tmp_path / 'weights'))
-    wider = transformer.build(transformer.Config(vocab_size=20, N=1, d_model=8, d_ff=12, h=2))
-    with pytest.raises(UserError, match=r'encoder:0:ffn:W_1:kernel has shape \[8, 12\] here, .* holds shape \[8, 8\]'):
-        checkpoints.restore(wider, str(tmp_path / 'weights'))
-    deeper = transformer.build(transformer.Config(vocab_size=20, N=2, d_model=8, d_ff=8, h=2))
-    with pytest.raises(UserError, match='has no such variable'):
-        checkpoints.restore(deeper, str(tmp_path / 'weights'))
-    with pytest.raises(UserError, match='cannot be read as a checkpoint'):
-        checkpoints.restore(nets, str(tmp_path / 'nothing'))
-
-
 def test_a_damaged_record_stops_training_with_its_place(config_file, examples, tmp_path):
     damaged = tmp_path / 'examples'
     shutil.copytree(examples, damaged)
@@ -249,21 +223,19 @@ def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
     """SIGKILL, then SIGTERM, then to the end, dropout on: records, losses and weights are an uninterrupted run's."""
     whole, killed = tmp_path / 'whole', tmp_path / 'killed'
 
-    def train(root, *signal_and_step):
-        flags = ['--config', config_file, '--pipeline_root', str(root), *FLAGS]
-        child = start('pipelines.train', *flags, before=Watched(f'{root}.ids', *signal_and_step))
-        return child.communicate(), child.returncode
+    def train(root, then=None):
+        return command('pipelines.train', '--config', config_file, '--pipeline_root', str(root), *FLAGS,
+                       before=killed_runs.recorded(f'{root}.ids', then))
     assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(whole)).returncode == 0
     shutil.copytree(whole, killed)
-    (_, errors), code = train(whole)
-    assert code == 0, errors
-    assert train(killed, signal.SIGKILL, 15)[1] == -signal.SIGKILL
-    (out, errors), code = train(killed, signal.SIGTERM, 28)
-    assert 'resuming at step 10 of 40' in out
-    assert code == loop.PREEMPTED == 42 and 'SIGTERM: saved' in errors
-    (out, errors), code = train(killed)
-    assert code == 0 and 'resuming at step 28 of 40' in out, errors
-    ids = [Watched(f'{root}.ids').records() for root in (killed, whole)]
+    assert train(whole).returncode == 0
+    assert train(killed, killed_runs.at_step(15)).returncode == -signal.SIGKILL
+    terminated = train(killed, killed_runs.at_step(28, signal.SIGTERM))
+    assert 'resuming at step 10 of 40' in terminated.stdout and 'SIGTERM: saved' in terminated.stderr
+    assert terminated.returncode == loop.PREEMPTED == 42
+    resumed = train(killed)
+    assert resumed.returncode == 0 and 'resuming at step 28 of 40' in resumed.stdout, resumed.stderr
+    ids = [killed_runs.records(f'{root}.ids') for root in (killed, whole)]
     assert ids[0] == ids[1] and len(ids[1]) == 40
     # The mean of the loop that SIGTERM cut in two is logged for its second part only; every other is the same.
     curves = [curve(root) for root in (killed, whole)]
