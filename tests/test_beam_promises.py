@@ -8,8 +8,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import apache_beam as beam
 import numpy as np
@@ -19,7 +17,7 @@ from data_prep import UserError, archives, imagenet_job, job, records, threads, 
 from pipelines import artifacts, config, loop, run, strategy, train, trainer
 from pipelines.pipeline import Pipeline
 from support import raw_kinds
-from support.commands import ROOT
+from support.commands import command
 
 JOBS = {'text': wmt_job, 'images': imagenet_job, 'try-on': tryon_job}
 every_kind = pytest.mark.parametrize('kind', JOBS)
@@ -165,10 +163,8 @@ MOMENTS = {'text': ['40', 'manifest', 'data'], 'images': ['50', 'data'], 'try-on
 
 def test_a_job_killed_anywhere_leaves_nothing_to_train_on_and_then_finishes(files, finished, tmp_path):
     """SIGKILL at one moment after another, each on what the one before left. With its manifest a data set is whole."""
-    script = os.path.join(os.path.dirname(__file__), 'support', 'killed_jobs.py')
     jobs = [f'{files[kind]}={",".join(moments)}' for kind, moments in MOMENTS.items()]
-    done = subprocess.run([sys.executable, '-W', 'ignore', script, str(tmp_path), *jobs], cwd=ROOT, capture_output=True,
-                          text=True)
+    done = command('support.killed_jobs', str(tmp_path), *jobs)
     assert done.returncode == 0, done.stderr
     for kind, moments in MOMENTS.items():
         looks = json.loads(done.stdout)[files[kind]]

@@ -57,6 +57,7 @@ def _target(descriptor):
         return ''
 
 
+@pytest.mark.slow  # a tool of the benchmarks
 def test_a_training_run_keeps_nothing_of_its_steps(config_file, examples, tmp_path, monkeypatch):
     found, show = {}, progress.Progress.train_action
 

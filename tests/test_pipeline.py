@@ -2,8 +2,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from data_prep import UserError, records, wmt
 from keras_models import translator
 from pipelines import checkpoints, config, evaluate, infra_validate, metrics, predict, stage
 from pipelines.pipeline import Pipeline
-from support.commands import ROOT, command
+from support.commands import command, exit_code
 from support.text_data import WORDS
 
 STEPS = ['--set', 'train.steps=400', '--set', 'train.checkpoint_every=100', '--set', 'train.validate_every=400',
@@ -129,16 +127,16 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
         np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
 
 
+def load_and_count(saved_model, threads):
+    """In a new process: how many threads an operation has once a model is loaded."""
+    predict.load(saved_model)
+    assert tf.config.threading.get_intra_op_parallelism_threads() == threads
+
+
 def test_a_model_is_loaded_with_the_cores_divided_between_batches(pipeline):
-    code = """import sys, tensorflow as tf
-from pipelines import predict
-predict.load(sys.argv[1])
-print(tf.config.threading.get_intra_op_parallelism_threads())"""
-    done = subprocess.run([sys.executable, '-c', code, f'{pipeline.outputs("export")["model"].uri}/Format-Serving'],
-                          capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
     cores = os.cpu_count() or 1
-    assert int(done.stdout) == (cores // min(4, cores) if cores > 1 else 0)  # 0: all, as TensorFlow has it
+    threads = cores // min(4, cores) if cores > 1 else 0  # 0: all, as TensorFlow has it
+    assert exit_code(load_and_count, f'{pipeline.outputs("export")["model"].uri}/Format-Serving', threads) == 0
 
 
 def test_reloaded_equals_in_memory(model, pipeline):
@@ -201,7 +199,6 @@ def test_infra_validation_refuses_what_a_server_could_not_serve(pipeline, tmp_pa
     saved_model = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
     assert infra_validate.in_fresh_process(saved_model, 120)[0]
     for name, damage in {
-        'no warm-up requests': lambda folder: open(folder / 'assets.extra/tf_serving_warmup_requests', 'wb').close(),
         'could not serve it': lambda folder: os.remove(folder / 'variables/variables.index'),
     }.items():
         copy = tmp_path / name.replace(' ', '_')
@@ -290,15 +287,18 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(config_file, tmp_path):
     assert done.returncode == 2 and 'Traceback' not in done.stderr and str(blocked) in done.stderr, done.stderr
 
 
+def fill_disk():
+    def full(path, data):
+        open('/dev/full', 'wb', 0).write(data)
+    records.write_atomically = full
+
+
 def test_a_full_disk_is_a_sentence_and_loses_nothing(finished, config_file, tmp_path):
     """/dev/full says ENOSPC to every write: a checkpoint folder that leads there stands for a full disk."""
     root = tmp_path / 'root'
     shutil.copytree(finished[0], root)
-    script = ('import sys\nfrom data_prep import records\n'
-              'def full(path, data):\n    open("/dev/full", "wb", 0).write(data)\n'
-              'records.write_atomically = full\nfrom pipelines import prepare\nprepare.main(sys.argv[1:])\n')
-    done = subprocess.run([sys.executable, '-c', script, '--config', config_file, '--pipeline_root', str(root),
-                           '--set', 'data.max_length=100'], capture_output=True, text=True)
+    done = command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(root), '--set',
+                   'data.max_length=100', before=fill_disk)
     assert done.returncode == 2 and 'No space left on device' in done.stderr, done.stderr
     assert 'Traceback' not in done.stderr
     assert len(list(root.glob('prepare/[0-9]*/examples/manifest.json'))) == 1  # the good one

@@ -36,6 +36,7 @@ def files(folder) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob('*') if path.is_file()}
 
 
+@pytest.mark.slow  # test_beam_promises.py has many workers write the same bytes
 def test_separate_workers_write_the_bytes_of_the_direct_runner(config_file, job_service, tmp_path):
     port, service = job_service
     started, imported = tmp_path / 'started', tmp_path / 'imported'

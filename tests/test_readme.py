@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from packaging import requirements, utils
 from PIL import Image
 
@@ -139,6 +140,7 @@ def test_your_own_pairs(tmp_path):
     assert 'run `python -m pipelines.train --config my.yaml --set data.vocab_size=90` first.' in missing.stderr
 
 
+@pytest.mark.slow  # test_image_pipeline.py holds every part
 def test_your_own_pictures(tmp_path):
     """The README's pictures.yaml, as it stands, prepares a folder of class folders and takes a step."""
     text = re.findall(r'```yaml\n(.*?)```', README, re.S)[1]

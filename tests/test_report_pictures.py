@@ -41,7 +41,7 @@ def write(folder, steps, level, rows=(0,), size=(12, 9)):
                 tf.summary.image(f'pictures/{row}', tf.fill([1, *size, 3], tf.cast(level(step), tf.uint8)), step)
 
 
-@pytest.mark.parametrize('kind', ['one_device', 'mirrored'])
+@pytest.mark.parametrize('kind', ['one_device', pytest.param('mirrored', marks=pytest.mark.slow)])
 def test_every_validation_draws_the_first_rows(config_file, examples, tmp_path, monkeypatch, kind):
     """What is in the event files is what the module draws of the rows themselves, in the split's order."""
     monkeypatch.setattr(transformer, 'pictures', draw, raising=False)

@@ -6,6 +6,7 @@ import pytest
 from benchmarks import scaling, side_by_side
 
 
+@pytest.mark.slow  # a tool of the benchmarks
 def test_every_strategy_finds_the_same_losses_and_has_a_row(tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side, 'DISTURBED', 1.1)
     tiny = scaling.contest('tiny', 8)

@@ -90,7 +90,8 @@ def test_a_batch_that_cannot_be_divided_is_refused(config_file, examples):
         losses(config_file, examples, 1, PARTS + '3', MIRRORED)
 
 
-@pytest.mark.parametrize('overrides', [pytest.param([], id='one replica'), pytest.param([COMPILED], id='compiled'),
+@pytest.mark.parametrize('overrides', [pytest.param([], id='one replica'),
+                                       pytest.param([COMPILED], id='compiled', marks=pytest.mark.slow),
                                        pytest.param([MIRRORED], id='mirrored', marks=pytest.mark.slow)])
 def test_a_pass_computed_twice_changes_nothing(config_file, examples, overrides):
     """Rematerialised, with dropout: losses and weights."""
@@ -249,7 +250,7 @@ def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, examples, tmp_path, capsys):
     run = str(tmp_path / 'run')
-    resolved = config.load(config_file, FLAGS[1::2] + ['train.steps=20'])
+    resolved = config.load(config_file, ['train.steps=20', 'input.buckets=[16]'])
     found = trainer.train(resolved, examples, run)
     os.truncate(os.path.join(run, 'checkpoints', 'ckpt-20.data-00000-of-00001'), 1000)
     again = trainer.train(resolved, examples, run)
@@ -285,7 +286,7 @@ def test_help_answers_before_tensorflow_is_imported():
 
 
 def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file, examples, tmp_path):
-    resolved = config.load(config_file, [*FLAGS[1::2], 'model.learning_rate_factor=1e30'])
+    resolved = config.load(config_file, [*FLAGS[1::2], 'input.buckets=[16]', 'model.learning_rate_factor=1e30'])
     with pytest.raises(UserError, match=r'at step 5 loss is nan; lower the learning rate'):
         trainer.train(resolved, examples, str(tmp_path / 'run'))
     assert not checkpoints.present(str(tmp_path / 'run' / 'checkpoints'))

@@ -86,6 +86,7 @@ def test_evaluation_keeps_pictures_of_its_first_pairs(finished):
     assert all(Image.open(path).size == (128, 128) for path in folder.iterdir())
 
 
+@pytest.mark.slow  # test_pipeline.py compares with a blessed model, test_judge.py holds the metrics
 def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     """The same model twice: nothing dropped, and what belongs to all pairs together is said of no part of them."""
     folder, _ = finished

@@ -13,6 +13,7 @@ from support import commands
 
 _spent = collections.defaultdict(float)  # file -> CPU seconds, in the process that prints the table
 _peaks = collections.defaultdict(float)  # worker -> peak resident GiB
+_left = {}  # file -> resident GiB of its worker after it
 _before = 0.0
 
 
@@ -32,11 +33,14 @@ def pytest_runtest_makereport(item):
     report = (yield).get_result()
     now = _seconds()
     report.cpu_seconds, _before = now - _before, now
+    pages = int(pathlib.Path('/proc/self/statm').read_text().split()[1])
+    report.gib = pages * resource.getpagesize() / 2**30
     report.peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def pytest_runtest_logreport(report) -> None:
     _spent[report.location[0]] += getattr(report, 'cpu_seconds', 0)
+    _left[report.location[0]] = getattr(report, 'gib', 0)
     worker = getattr(report, 'worker_id', 'main')
     _peaks[worker] = max(_peaks[worker], getattr(report, 'peak_gib', 0))
 
@@ -44,9 +48,9 @@ def pytest_runtest_logreport(report) -> None:
 def pytest_terminal_summary(terminalreporter, config) -> None:
     if hasattr(config, 'workerinput') or not _spent:
         return
-    terminalreporter.section('CPU seconds of each file')
+    terminalreporter.section('CPU seconds of each file, and GiB of its worker after it')
     for file, seconds in sorted(_spent.items(), key=lambda pair: -pair[1]):
         if seconds >= 0.5:
-            terminalreporter.write_line(f'{seconds:7.1f}  {pathlib.PurePath(file).name}')
+            terminalreporter.write_line(f'{seconds:7.1f} {_left[file]:4.1f}  {pathlib.PurePath(file).name}')
     peaks = ', '.join(f'{worker} {peak:.1f} GiB' for worker, peak in sorted(_peaks.items()))
     terminalreporter.write_line(f'{sum(_spent.values()):7.1f}  in all; peak memory: {peaks}')
