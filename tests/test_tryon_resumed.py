@@ -4,52 +4,35 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records, sample_people, tryon_job
-from pipelines import checkpoints, config, strategy, trainer
+from data_prep import records
+from pipelines import checkpoints, config, strategy
+from support import tiny_people
+from support.learners import Undriven
 
-CONFIG = """\
-name: people
-data: {{module: data_prep.tryon, folder: {folder}, train: [train_pairs.txt], validation_fraction: 0.3,
-       test: [test_pairs.txt]}}
-input: {{rows: 2, rows_multiple_of: 2, size: [64, 64]}}
-model:
-  module: keras_models.viton.try_on
-  low: [32, 32]
-  segmentation: {{width: 0.0625}}
-  geometric_matching: {{width: 0.0625}}
-  alias: {{width: 0.0625, lambda_percept: 0}}
-train: {{steps: 2, checkpoint_every: 1, validate_every: 2, log_every: 1, average_checkpoints: 1}}
-"""
 SEPARATE, ALL = ['segmentation', 'geometric_matching'], ['segmentation', 'geometric_matching', 'alias']
 
 
 @pytest.fixture(scope='module')
 def people(tmp_path_factory):
     """A configuration of made people, their examples, and two batches of them."""
-    folder = tmp_path_factory.mktemp('people')
-    sample_people.write_people(str(folder), 6, 2, (160, 120))
-    file = folder / 'people.yaml'
-    file.write_text(CONFIG.format(folder=folder))
-    resolved, examples = config.load(str(file)), str(folder / 'examples')
-    tryon_job.run(resolved.data, examples, [])
+    file, examples = tiny_people.prepare(tmp_path_factory.mktemp('people'), 6)
+    resolved = config.load(file)
     decode = resolved.data_module.decoder(examples, resolved.input, True)
     found = records.open_split(examples, 'train').read(range(4))
     batches = [decode(tf.constant(found[n:n + 2]), None, tf.constant([[n, 0], [n, 1]])) for n in (0, 2)]
-    return str(file), examples, batches
+    return file, examples, batches
 
 
 @pytest.mark.parametrize('learn', [pytest.param(SEPARATE, id='two networks'),
                                    pytest.param(ALL, id='three networks', marks=pytest.mark.slow)])
-def test_a_run_cut_after_a_step_ends_in_the_weights_of_one_that_was_not(people, tmp_path, monkeypatch, learn):
+def test_a_run_cut_after_a_step_ends_in_the_weights_of_one_that_was_not(people, eager, tmp_path, learn):
     """Eagerly, for graphs take most of such a short run. Which records are read is tested for all models."""
     file, examples, batches = people
-    resolved = config.load(file, [f'model.learn=[{", ".join(learn)}]'])
-    monkeypatch.setattr(trainer.Trainer, '_dataset', lambda self, split: None)
-    tf.config.run_functions_eagerly(True)
+    resolved = config.load(file, [f'model.learn=[{", ".join(learn)}]', 'model.geometric_matching.synchronized=false'])
     tf.config.experimental.enable_op_determinism()
 
     def begun():
-        it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+        it = Undriven(resolved, strategy.make(resolved.train), examples, False)
         return it, it.checkpoint
     it, checkpoint = begun()
     it._train(batches[0])

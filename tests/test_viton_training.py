@@ -1,5 +1,4 @@
 """Appendix A.3: the losses of the three networks, and how they learn in the one trainer."""
-import contextlib
 import dataclasses
 import functools
 import os
@@ -8,28 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, sample_people, tryon_job
+from data_prep import UserError
 from keras_models import ModelError
 from keras_models.viton import chain, geometric_matching, geometry, try_on
 from pipelines import checkpoints, config, export, strategy, train, trainer
+from support import tiny_people
+from support.tensorflow_state import eagerly
 
-CONFIG = """\
-name: people
-data:
-  module: data_prep.tryon
-  folder: {folder}
-  train: [train_pairs.txt]
-  validation_fraction: 0.3
-  test: [test_pairs.txt]
-input: {{rows: 4, rows_multiple_of: 2, size: [64, 64]}}
-model:
-  module: keras_models.viton.try_on
-  low: [32, 32]
-  segmentation: {{width: 0.0625}}
-  geometric_matching: {{width: 0.0625, synchronized: true}}
-  alias: {{width: 0.0625, lambda_percept: 0}}
-train: {{steps: 4, checkpoint_every: 2, validate_every: 4, log_every: 2, average_checkpoints: 1}}
-"""
 LEARNING = {'segmentation', 'segmentation_discriminator', 'geometric_matching', 'alias', 'alias_discriminator'}
 SEED = tf.constant([1, 2])
 ROUNDING = 1e-4  # of a variable's largest gradient: 800 eps; the largest difference met was 1.2e-5
@@ -38,36 +22,13 @@ ROUNDING = 1e-4  # of a variable's largest gradient: 800 eps; the largest differ
 @pytest.fixture(scope='module')
 def people(tmp_path_factory):
     """A configuration of made people, and their examples."""
-    folder = tmp_path_factory.mktemp('people')
-    sample_people.write_people(str(folder), 12, 2, (160, 120))
-    file = folder / 'people.yaml'
-    file.write_text(CONFIG.format(folder=folder))
-    examples = str(folder / 'examples')
-    tryon_job.run(config.load(str(file)).data, examples, [])
-    return str(file), examples
+    return tiny_people.prepare(tmp_path_factory.mktemp('people'), 12)
 
 
 def made(people, *overrides):
     file, examples = people
     resolved = config.load(file, overrides)
     return trainer.Trainer(resolved, strategy.make(resolved.train), examples, resolved.train.jit is True)
-
-
-@pytest.fixture
-def eager():
-    """Steps are taken operation by operation: tracing these networks takes four times as long as one step."""
-    with eagerly():
-        yield
-
-
-@contextlib.contextmanager
-def eagerly():
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
 
 
 @pytest.fixture(scope='module')

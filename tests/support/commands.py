@@ -14,7 +14,6 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing import reduction
@@ -184,32 +183,10 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
     warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
     if before:
         before()
-    _run_module(args)
+    run_module(args)
 
 
-def _run_module(args: list[str]) -> None:
+def run_module(args: list[str]) -> None:
+    """Runs `python -m <args>` in this process."""
     sys.argv = [*args]
     runpy.run_module(args[0], run_name='__main__', alter_sys=True)
-
-
-def run_module(args: list[str]) -> int:
-    """Runs `python -m <args>` in this process. Returns its exit code, with standard streams flushed."""
-    try:
-        _run_module(args)
-        return 0
-    except SystemExit as left:
-        if isinstance(left.code, str):
-            print(left.code, file=sys.stderr)
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-
-def tensorflow_has_started() -> bool:
-    """Whether this process has TensorFlow's devices and threads, which no forked child could use."""
-    from tensorflow.python.eager import context
-    return context.context()._initialized

@@ -1,5 +1,5 @@
 """What a forked command calls first so that the stages it would start as processes are forked from it."""
-import os
+import multiprocessing
 import subprocess
 import sys
 import types
@@ -14,9 +14,12 @@ def fork_stages() -> None:
 
 
 def _run(args: list[str]) -> subprocess.CompletedProcess:
-    """`subprocess.run` of `python -m …`, with this process's streams, folder and environment."""
+    """`subprocess.run` of `python -m ...`, with this process's streams, folder and environment."""
+    from pipelines import strategy
     interpreter, flag, *module_and_arguments = args
-    assert (interpreter, flag) == (sys.executable, '-m') and not commands.tensorflow_has_started()
-    if not (pid := os.fork()):
-        os._exit(commands.run_module(module_and_arguments))
-    return subprocess.CompletedProcess(args, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    # No forked child could use the devices and threads of a TensorFlow that has started.
+    assert (interpreter, flag) == (sys.executable, '-m') and not strategy._started()
+    child = multiprocessing.get_context('fork').Process(target=commands.run_module, args=[module_and_arguments])
+    child.start()
+    child.join()
+    return subprocess.CompletedProcess(args, child.exitcode)

@@ -5,12 +5,10 @@ import importlib
 import logging
 import pkgutil
 
-from tensorflow.python.eager import context
-
 import data_prep
 import keras_models
 import pipelines
-from pipelines import stage
+from pipelines import stage, strategy
 
 stage.quiet_libraries()
 gc.disable()
@@ -23,6 +21,6 @@ for package in (data_prep, keras_models, pipelines):
             importlib.import_module(module.name)
 logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
 # Forked with its threads gone, a started TensorFlow would hang; and no child could set up its devices.
-assert not context.context()._initialized, 'importing the project started TensorFlow'
+assert not strategy._started(), 'importing the project started TensorFlow'
 gc.freeze()  # no child goes through what it shares with its siblings
 gc.enable()

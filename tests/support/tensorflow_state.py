@@ -3,6 +3,7 @@
 Without it a test's numbers would depend on which tests its worker ran before: their draws, their number of collective
 operations, the determinism that a training run switches on, the graphs that stay in memory.
 """
+import contextlib
 import ctypes
 import gc
 import os
@@ -42,6 +43,23 @@ def rewritten_graphs():
     rewrite_graphs(True)
     yield
     rewrite_graphs(False)
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Within, functions run operation by operation: tracing try-on networks takes four times as long as one step."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+@pytest.fixture
+def eager():
+    with eagerly():
+        yield
 
 
 def renumber() -> None:
