@@ -118,14 +118,14 @@ def _levels(pixels: tf.Tensor) -> tf.Tensor:
 
 
 # Eagerly, starting their many small operations takes longer than these graphs.
-@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([], tf.int32)])
+@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([], tf.int32)], autograph=False)
 def _reduced(pixels: tf.Tensor, side: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Pixels whose shorter side is `side`, and those encoded."""
     smaller = _levels(image_input.rescale(pixels, side))
     return smaller, tf.io.encode_jpeg(smaller, quality=QUALITY)
 
 
-@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])
+@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)], autograph=False)
 def _central_square(pixels: tf.Tensor) -> tf.Tensor:
     return _levels(image_input.central_square(pixels))
 

@@ -121,7 +121,8 @@ def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
     from data_prep import wordpieces
     if wordpieces.is_model(model):
         import tensorflow as tf
-        tokenize = tf.function(Tokenizer(model).tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
+        tokenize = tf.function(Tokenizer(model).tokenize, input_signature=[tf.TensorSpec([None], tf.string)],
+                               autograph=False)
         return lambda lines: tokenize(tf.constant(lines, tf.string)).to_list()
     return lambda lines: processor(model).encode(lines, add_eos=True)
 

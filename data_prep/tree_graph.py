@@ -28,7 +28,7 @@ class Parser(subwords.Tokenizer):
         return {'text': trees, 'well_formed': well_formed}
 
 
-@tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.string)])
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.string)], autograph=False)
 def delinearise(sentences: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Trees in brackets, as `trees.Tree` writes them.
 

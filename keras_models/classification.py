@@ -161,17 +161,17 @@ class Served(tf.Module):
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
 
-    @tf.function(input_signature=[])
+    @tf.function(input_signature=[], autograph=False)
     def classes(self):
         """The classes' names, [classes] strings, in the order of labels."""
         return tf.constant(self._assets.names)
 
-    @tf.function(input_signature=[])
+    @tf.function(input_signature=[], autograph=False)
     def descriptions(self):
         """What they are called, likewise."""
         return tf.constant(self._assets.descriptions)
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image')])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image')], autograph=False)
     def picture(self, image):
         """One encoded picture -> [h, w, 3], as the net sees it at the first scale."""
         return self._assets.picture(image, self._scales[0])
@@ -180,7 +180,7 @@ class Served(tf.Module):
         """Encoded pictures [n] -> answers by name, [n, …] each."""
         raise NotImplementedError
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
         return self.serve(tf.io.parse_example(examples, {'image': tf.io.FixedLenFeature([], tf.string)})['image'])
 
@@ -209,16 +209,19 @@ class Classifier(Served):
 
         def over_maps(function):
             return lambda image: function(layers, config, net.convolutions(layers, config, image))
-        self._net = views.Net(config.crop, config.classes, tf.function(over_maps(net.dense), jit_compile=jit or None),
+        self._net = views.Net(config.crop, config.classes,
+                              tf.function(over_maps(net.dense), autograph=False, jit_compile=jit or None),
                               over_maps(net.score_map), over_maps(net.activations))
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')],
+                 autograph=False)
     def score_map(self, image, scale):
         """One encoded picture, its shorter side `scale` -> posteriors at every place of the dense view,
         [h, w, classes]; of this net, none fused."""
         return tf.nn.softmax(self._net.score_map(self._assets.picture(image, scale)[tf.newaxis])[0])
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')],
+                 autograph=False)
     def features(self, image, scale):
         """Encoded pictures [n], their shorter sides `scale` -> the last hidden layer's activations, averaged over all
         places and over mirror images unless `inference.flips` is false, [n, D]; of this net, none fused."""
@@ -229,7 +232,7 @@ class Classifier(Served):
             scale = tf.identity(scale)
         return views.features(self._net, image, lambda each: self._assets.picture(each, scale), self._inference.flips)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')], autograph=False)
     def posteriors(self, image):
         """Encoded pictures [n] -> [n, classes], the mean over this net and those fused (Simonyan & Zisserman 4.4)."""
         asked = self._inference
@@ -237,7 +240,7 @@ class Classifier(Served):
                  *(each.posteriors(image) for each in self.fused)]
         return tf.add_n(found) / len(found)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')], autograph=False)
     def serve(self, image):
         best = tf.math.top_k(self.posteriors(image), min(self._inference.top, len(self._assets.names)))
         return {'labels': tf.gather(self.classes(), best.indices),

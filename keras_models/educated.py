@@ -71,7 +71,7 @@ class Player(tf.Module):
                                  ': ', tf.gather(tf.constant(_FELT), felt + 1), ' (', indexes, ')'])
         return tf.where(there, words, '')
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'position')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'position')], autograph=False)
     def serve(self, position):
         board = self._machine.game.read(position)
         choice, votes, times, outcomes = self._think(board)
@@ -79,7 +79,7 @@ class Player(tf.Module):
         return {'move': tf.where(over, '', tf.gather(self._moves, choice)), 'votes': votes,
                 'memories': self._told(times, outcomes)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
         return self.serve(tf.io.parse_example(examples, {'source': tf.io.FixedLenFeature([], tf.string)})['source'])
 

@@ -202,10 +202,10 @@ class Localiser(classification.Served):
         layers = {layer.name: layer for layer in nets['localiser'].layers}
         self._config = config
         self._crops = tf.function(lambda image: dense(layers, config, convolutions(layers, config, image)),
-                                  jit_compile=jit or None)
+                                  autograph=False, jit_compile=jit or None)
         self._places = lambda image: score_map(layers, config, convolutions(layers, config, image))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')], autograph=False)
     def serve(self, image):
         best = tf.math.top_k(self.classifier.posteriors(image), min(self._inference.top, len(self._assets.names)))
         k = best.indices.shape[1]
@@ -220,7 +220,8 @@ class Localiser(classification.Served):
         box, score = boxes.best(tf.transpose(found, [1, 0, 2]), tf.transpose(scores), self._inference.merge)
         return tf.clip_by_value(box, 0, 1), score
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'labels')])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'labels')],
+                 autograph=False)
     def predictions(self, image, labels):
         """What is merged, of one encoded picture and the classes `labels` [k]: of N windows, of every scale and every
         fused net, boxes [N, k, 4] in fractions of the picture, and the classes' posteriors there [N, k]."""
@@ -242,7 +243,8 @@ class Localiser(classification.Served):
         return (tf.reshape(boxes.within(inside, part), [h * w, k, 4]),
                 tf.reshape(tf.gather(scores, labels, axis=-1), [h * w, k]))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'label')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'label')],
+                 autograph=False)
     def judged(self, image, label):
         """The first procedure: the box that the central crop of each picture has for the class `label` [n], [n, 4]."""
         crop = self._config.crop

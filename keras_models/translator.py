@@ -123,8 +123,9 @@ class Translation(tf.Module):
                  jit: bool = False):
         super().__init__()
         ids = tf.TensorSpec([None, None], tf.int32, 'ids')
-        self.decode_fixed = tf.function(self._decode, input_signature=[ids], jit_compile=jit or None)
-        self.decode = self.decode_fixed if jit else tf.function(lambda ids: self._decode(ids, pack=True), [ids])
+        self.decode_fixed = tf.function(self._decode, input_signature=[ids], autograph=False, jit_compile=jit or None)
+        self.decode = self.decode_fixed if jit else tf.function(lambda ids: self._decode(ids, pack=True), [ids],
+                                                                autograph=False)
         self.nets = by_name(nets)
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
         self._translator = Translator(nets, config, inference)
@@ -133,7 +134,7 @@ class Translation(tf.Module):
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
     def encode(self, text):
         """Lines -> ids [n, S] ending in EOS, padded, and whether each had to be cut."""
         ids = self._tokenizer.tokenize(text)
@@ -147,12 +148,12 @@ class Translation(tf.Module):
         return {'ids': best, 'score': score}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
-                                  tf.TensorSpec([None, None], tf.int32, 'ids')])
+                                  tf.TensorSpec([None, None], tf.int32, 'ids')], autograph=False)
     def answer(self, text, ids):
         """What is answered to lines for which these ids were found."""
         return self._tokenizer.answer(text, ids)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
     def serve(self, text):
         encoded = self.encode(text)
         decoded = self.decode(encoded['ids'])
@@ -161,7 +162,7 @@ class Translation(tf.Module):
         return {**answer, 'text': tf.where(empty, '', answer['text']), 'score': decoded['score'],
                 'truncated': encoded['truncated']}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
         return self.serve(tf.io.parse_example(examples, {'source': tf.io.FixedLenFeature([], tf.string)})['source'])
 
@@ -191,7 +192,7 @@ def predict(model, lines: Sequence[str], batch_size: int, jit: bool) -> list[dic
       model says of it (`well_formed`, say) if it does of every part.
     """
     if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
-        model.compiled = tf.function(lambda ids: model.decode_fixed(ids), jit_compile=True)
+        model.compiled = tf.function(lambda ids: model.decode_fixed(ids), autograph=False, jit_compile=True)
     at_once = 1 if tf.config.list_physical_devices('GPU') else AT_ONCE
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []

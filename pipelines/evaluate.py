@@ -222,7 +222,7 @@ def pick_column(column: str, folder: str, numbers: bool = False) -> str:
     feature = tf.io.RaggedFeature(tf.float32 if numbers else tf.string)
 
     class Column(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
         def serve(self, examples):
             return tf.io.parse_example(examples, {column: feature})[column].to_tensor()
     module = Column()

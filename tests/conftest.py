@@ -1,7 +1,9 @@
 """What every test finds: the plugins of the runner, the tiers, and small data and models shared by many files."""
+import fcntl
 import gc
 import os
 import pathlib
+from collections.abc import Callable
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 gc.disable()  # support/garbage.py switches it on again once the tests are collected
@@ -11,33 +13,45 @@ import pytest  # noqa: E402
 from support import text_data, tiny_text_model  # noqa: E402
 
 pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
-                  'support.skips', 'support.ids', 'support.drawn']
+                  'support.forked_files', 'support.skips', 'support.ids', 'support.drawn']
+
+
+def shared(tmp_path_factory, name: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
+    """A folder of this run that the first process to ask for it makes, and that all others only read."""
+    here = tmp_path_factory.getbasetemp()
+    folder = (here.parent if os.environ.get('PYTEST_XDIST_WORKER') else here) / f'shared-{name}'
+    folder.mkdir(exist_ok=True)
+    with open(folder / 'lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (done := folder / 'done').exists():
+            make(folder)
+            done.touch()
+    return folder
 
 
 @pytest.fixture(scope='session')
 def raw(tmp_path_factory) -> pathlib.Path:
     """A folder with train.tsv, validation.tsv and test.tsv."""
-    folder = tmp_path_factory.mktemp('raw')
-    for seed, (split, n) in enumerate({'train': 3000, 'validation': 50, 'test': 40}.items()):
-        text_data.write_pairs(folder, split, n, seed)
-    return folder
+    def make(folder):
+        for seed, (split, n) in enumerate({'train': 3000, 'validation': 50, 'test': 40}.items()):
+            text_data.write_pairs(folder, split, n, seed)
+    return shared(tmp_path_factory, 'raw', make)
 
 
 @pytest.fixture(scope='session')
 def config_file(raw, tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp('config') / 'tiny.yaml'
-    path.write_text(text_data.CONFIG.format(folder=raw))
-    return str(path)
+    text = text_data.CONFIG.format(folder=raw)
+    return str(shared(tmp_path_factory, 'config', lambda folder: (folder / 'tiny.yaml').write_text(text)) / 'tiny.yaml')
 
 
 @pytest.fixture(scope='session')
 def examples(config_file, tmp_path_factory) -> str:
     """The tiny corpus, prepared."""
-    from data_prep import wmt_job
-    from pipelines import config
-    folder = str(tmp_path_factory.mktemp('examples'))
-    wmt_job.run(config.load(config_file).data, folder, [])
-    return folder
+    def make(folder):
+        from data_prep import wmt_job
+        from pipelines import config
+        wmt_job.run(config.load(config_file).data, str(folder / 'examples'), [])
+    return str(shared(tmp_path_factory, 'examples', make) / 'examples')
 
 
 @pytest.fixture(scope='module')

@@ -8,7 +8,7 @@ from keras_models import attention_maps, transformer
 from pipelines import attention, config, pipeline, stage
 
 CONFIG = transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=4)
-INPUTS, TARGETS = tf.constant([[5, 6, 7, 2]]), tf.constant([[8, 9, 2]])
+INPUTS, TARGETS = np.array([[5, 6, 7, 2]], np.int32), np.array([[8, 9, 2]], np.int32)
 
 
 def test_weights_are_distributions_over_what_may_be_seen():

@@ -192,7 +192,7 @@ def test_of_fewer_than_are_wanted_all_are_the_best():
 
 CONFIG = Config(vocab_size=30, N=2, d_model=16, d_ff=32, h=4)
 INFERENCE = Inference(extra_length=6)
-INPUTS = tf.constant([[5, 6, 7, 2, 0, 0], [8, 9, 10, 11, 12, 2], [4, 2, 0, 0, 0, 0], [21, 5, 5, 2, 0, 0]])
+INPUTS = np.array([[5, 6, 7, 2, 0, 0], [8, 9, 10, 11, 12, 2], [4, 2, 0, 0, 0, 0], [21, 5, 5, 2, 0, 0]], np.int32)
 
 
 @pytest.fixture(scope='module', params=['post', 'pre'])

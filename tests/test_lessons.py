@@ -10,7 +10,7 @@ from keras_models import games, layers, lessons
 from keras_models.learning_machine import Config, Machines
 
 BINARY = {'heaps': 1, 'highest': 8, 'most': 2}
-HEAPS = tf.constant([[2], [4], [5], [7], [8]])  # where there is something to choose and the game can be won
+HEAPS = np.array([[2], [4], [5], [7], [8]], np.int32)  # where there is something to choose and the game can be won
 
 
 def school(n: int, term: lessons.Term, jit: str = '', press=lambda outcome, key: key, **values):

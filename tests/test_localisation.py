@@ -17,7 +17,7 @@ from support.tiny_classifier import Assets, jpeg, png
 from support.vgg_weights import fill, published
 
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
-SEED = tf.constant([1, 2])
+SEED = np.array([1, 2], np.int32)
 PICTURES = [jpeg(height=50, width=90, seed=1), png(height=120, width=70, seed=2), jpeg(height=64, width=64, seed=3)]
 
 

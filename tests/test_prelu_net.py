@@ -10,7 +10,7 @@ from keras_models import prelu_net
 from keras_models.prelu_net import Config
 from support import classifier_steps
 
-SEED = tf.constant([1, 2])
+SEED = np.array([1, 2], np.int32)
 TINY = ['3x3, 32', '2x2 maxpool, /2', '2x2, 32', '2x2, 64', '2x2 maxpool, /2', '3x3, 64', 'spp, {3, 2, 1}', 'fc, 32']
 SMALL = Config(layers=TINY, classes=5, crop=28)  # maps of 7 x 7 before spp
 

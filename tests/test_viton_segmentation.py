@@ -10,7 +10,7 @@ from keras_models.viton import segmentation
 from keras_models.viton.segmentation import CHANNELS, PRESETS, Config
 
 SMALL = Config(size=[64, 32], width=1 / 16)
-SEED = tf.constant([1, 2])
+SEED = np.array([1, 2], np.int32)
 
 
 def small(preset):

@@ -161,7 +161,7 @@ class Judge:
         return {name: f'{PROTOCOLS[name].format(**words)}; {common}' for name in self.names}
 
 
-@tf.function
+@tf.function(autograph=False)
 def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """The metrics of a pair that ask no other network, by name: scalars. Over a garment that cannot be seen there is no
     mean. `found` is as `TryOn.judged` gives it."""

@@ -63,26 +63,26 @@ class TryOn(tf.Module):
     def _made(self, files: dict) -> dict:
         return self._try_on(self._given(files), tf.constant(False))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in FILES])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in FILES], autograph=False)
     def serve(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
         files = dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask)))
         made = tf.map_fn(lambda row: _png(self._made(row)['image']), files, parallel_iterations=1,
                          fn_output_signature=tf.string)
         return {'image': made}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
         features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in FILES}
         parsed = tf.io.parse_example(examples, features)
         return self.serve(*(parsed[name] for name in FILES))
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES], autograph=False)
     def look(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
         found = self._made(dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask))))
         colours = tf.gather(COLOURS, tf.argmax(found['parse'], -1))
         return {'image': _png(found['image']), 'parse': tf.io.encode_png(colours), 'warped': _png(found['warped'])}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES], autograph=False)
     def judged(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
         """What is to be compared of one pair, all of one height and width.
 

@@ -77,7 +77,7 @@ def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarr
     """Of every picture what it is compared by, [n, d]."""
     import tensorflow as tf
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def one(image):
         small = tf.image.resize(image, [THUMBNAIL, THUMBNAIL], 'area')
         return net([image, tf.zeros([2], tf.int32)], training=False), tf.reshape(small, [-1, THUMBNAIL ** 2 * 3])

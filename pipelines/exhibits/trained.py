@@ -48,7 +48,8 @@ def pictures(pipeline, name: str, numbers) -> Iterator:
     """Pictures of a split as validation shows them, float32 [n, crop, crop, 3], some at once and in the order given."""
     import tensorflow as tf
     settings, of = pipeline.config, split(pipeline, name)
-    decode = tf.function(settings.data_module.decoder(_examples(pipeline), settings.input, training=False))
+    decode = tf.function(settings.data_module.decoder(_examples(pipeline), settings.input, training=False),
+                         autograph=False)
     for start in range(0, len(numbers), AT_ONCE):
         serialized = tf.constant(of.read(numbers[start:start + AT_ONCE]))
         yield decode(serialized, tf.constant(0), tf.zeros([len(serialized), 2], tf.int32))['image']

@@ -66,7 +66,7 @@ def exit_code(function: Callable, *args) -> int:
     Returns:
       Its exit code; if a signal ended it, minus the signal's number.
     """
-    _start_server()
+    start_server()
     process = _processes.Process(target=function, args=args)
     process.start()
     process.join(TIMEOUT)
@@ -80,7 +80,7 @@ class Started:
     """A command that runs, with the methods and attributes of `subprocess.Popen` that tests use."""
 
     def __init__(self, args, cwd, input: str | bytes, env: dict[str, str], before):
-        _start_server()
+        start_server()
         given, self.stderr = tempfile.TemporaryFile(), tempfile.TemporaryFile('w+', encoding='utf-8')
         given.write(input.encode() if isinstance(input, str) else input)
         given.seek(0)
@@ -139,7 +139,7 @@ def cpu_seconds() -> float:
     return sum(map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK')  # utime, stime, cutime, cstime
 
 
-def _start_server() -> None:
+def start_server() -> None:
     """Starts the server, once, with the environment of `environment()`, which preloading depends on."""
     if multiprocessing.forkserver._forkserver._forkserver_pid:
         return
@@ -151,6 +151,11 @@ def _start_server() -> None:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def is_forked() -> None:
+    """In a process forked after the server was started: uses that server, which is not its child."""
+    multiprocessing.forkserver._forkserver.ensure_running = lambda: None
 
 
 class _Descriptor:

@@ -27,6 +27,9 @@ def pytest_collection_finish() -> None:
     _before = _seconds()
 
 
+is_forked = pytest_collection_finish  # a process forked for a file begins with no seconds of its own
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
     global _before

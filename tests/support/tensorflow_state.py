@@ -102,7 +102,8 @@ def pytest_runtest_teardown(item, nextitem):
     tf.keras.mixed_precision.set_global_policy('float32')
     disable_op_determinism()
     renumber()
-    if nextitem is None or nextitem.path != item.path:  # graphs refer to themselves, and glibc keeps what they leave
-        gc.collect()
+    last = nextitem is None or nextitem.path != item.path
+    if last and not hasattr(item.config, 'workerinput'):  # else the process ends here: support/forked_files.py
+        gc.collect()  # graphs refer to themselves, and glibc keeps what they leave
         ctypes.CDLL(None).malloc_trim(0)
     return result

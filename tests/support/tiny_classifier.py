@@ -3,9 +3,12 @@
 Its convolutions pad nothing, so every place of its score map is a crop of the picture.
 """
 import dataclasses
+import functools
+import io
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 from tensorflow import keras
 
 from data_prep import image_input
@@ -78,14 +81,15 @@ class Assets:
 
 def photograph(height=20, width=30, seed=0):
     """Smooth coloured noise, uint8 [height, width, 3]."""
-    draw = np.random.default_rng(seed)
-    coarse = draw.uniform(0, 255, (4, 5, 3)).astype(np.float32)
-    return tf.cast(tf.clip_by_value(tf.image.resize(coarse, [height, width], 'bicubic'), 0, 255), tf.uint8).numpy()
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), np.uint8)
+    return np.asarray(Image.fromarray(coarse).resize([width, height], Image.Resampling.BICUBIC))
 
 
-def jpeg(**kwargs):
-    return tf.io.encode_jpeg(photograph(**kwargs), quality=95).numpy()
+def encoded(format: str, **kwargs) -> bytes:
+    """A photograph in a file's bytes. Pillow writes it: TensorFlow must not start while tests are collected."""
+    Image.fromarray(photograph(**kwargs)).save(file := io.BytesIO(), format, quality=95)
+    return file.getvalue()
 
 
-def png(**kwargs):
-    return tf.io.encode_png(photograph(**kwargs)).numpy()
+jpeg = functools.partial(encoded, 'JPEG')
+png = functools.partial(encoded, 'PNG')
