@@ -122,7 +122,7 @@ def test_the_papers_settings(name, d_model, P_drop, steps, averaged, bleu):
     assert (c.train.steps, c.train.average_checkpoints, c.model.vocab_size) == (
         steps, averaged, 37000 if 'de' in name else 32000)
     assert c.data.subword_kind == ('bpe' if c.data.target == 'de' else 'wordpiece')
-    assert bleu - 1.5 < c.evaluate.thresholds['bleu_split']['min'] <= bleu
+    assert bleu - 1.5 < c.evaluate.thresholds['bleu_tokenised']['min'] <= bleu
 
 
 @pytest.mark.parametrize('name, parameters, batch, scales, mean, steps, views, test_scales, top1, top5', [
