@@ -287,14 +287,14 @@ def protocol(name: str, data=None) -> str:
     """Describes how a metric is computed; shown wherever its number is. A judge describes its own.
 
     Args:
-      data: the configuration's section, of which the target's language matters; for all but `bleu_tokenised` None will do.
+      data: the configuration's section; only `bleu_tokenised` needs it, for the target's language.
     """
     code = _language_code(getattr(data, 'target', ''))
     evalb = 'labelled, by the rules of evalb with COLLINS.prm'
     return {
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
-        'bleu_tokenised': lambda: f'corpus BLEU on Moses tokens of language {code}{", compounds split" * (code == "de")}, '
-                                  f'sacreBLEU {signature(tokenised=True)}',
+        'bleu_tokenised': lambda: (f'corpus BLEU on Moses tokens of language {code}, '
+                                   f'{"compounds split, " * (code == "de")}sacreBLEU {signature(tokenised=True)}'),
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
         'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
         'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',

@@ -18,8 +18,8 @@ Three differences, found by running evalb (the version of 2013) on the same tree
   `'`, `"` and `/`. Here the reference alone decides which words are punctuation, and the sentence counts. Where both
   sides tag a word as punctuation, by whichever marks, the counts are evalb's.
 - evalb leaves out sentences whose words differ, too. Here they have no bracket right.
-- evalb as distributed holds 200 words and 200 brackets a sentence and overwrites its memory beyond them. Here neither is
-  bounded: an answer nested deeper is counted bracket by bracket, as evalb counts it compiled with larger arrays.
+- evalb as distributed holds 200 words and 200 brackets a sentence and overwrites its memory beyond them. Here neither
+  is bounded: an answer nested deeper is counted bracket by bracket, as evalb counts it compiled with larger arrays.
 
 ROOT, S1 and an empty label around a sentence are not counted either; evalb knows only TOP.
 """

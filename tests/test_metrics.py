@@ -56,8 +56,8 @@ def test_the_language_decides_where_tokens_end(language):
 
 
 def test_french_is_cut_as_french():
-    """23 tokens in two lines of 11 and 12. The seventh and the third are wrong, which breaks 2, 2 + 2, 3 + 3 and 4 + 3 of
-    the 23, 21, 19 and 17 n-grams. Cut as German, there are 31 tokens and the figure is 78.25."""
+    """23 tokens in two lines of 11 and 12. The seventh and the third are wrong, which breaks 2, 2 + 2, 3 + 3 and 4 + 3
+    of the 23, 21, 19 and 17 n-grams. Cut as German, there are 31 tokens and the figure is 78.25."""
     answers = [FRENCH[0].replace('plus', 'pas'), FRENCH[1].replace("qu'il", "qu'elle")]
     expected = 100 * (21 / 23 * 17 / 21 * 13 / 19 * 10 / 17) ** 0.25
     assert expected == pytest.approx(73.8525, abs=1e-4)

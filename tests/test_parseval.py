@@ -86,8 +86,8 @@ BY_EVALB = [
 
 
 @pytest.mark.parametrize('reference, answer, found', BY_EVALB,
-                         ids=['marks', 'two-marks', 'XX', 'punctuation', 'quote', 'words', 'phrase', '300', '205', '9000',
-                              'reference-9000'])
+                         ids=['marks', 'two-marks', 'XX', 'punctuation', 'quote', 'words', 'phrase', '300', '205',
+                              '9000', 'reference-9000'])
 def test_a_sentence_counts_as_by_evalb_and_also_where_evalb_leaves_it_out(reference, answer, found):
     right, wanted, got, _, sentences = parseval.counts(reference, answer).tolist()
     assert sentences == 1 and wanted > 0
