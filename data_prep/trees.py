@@ -23,7 +23,7 @@ ROOT = 'TOP'
 LABELS = ('ADJP', 'ADVP', 'CONJP', 'FRAG', 'INTJ', 'LST', 'NAC', 'NP', 'NX', 'PP', 'PRN', 'PRT', 'QP', 'RRC', 'S',
           'SBAR', 'SBARQ', 'SINV', 'SQ', 'TOP', 'UCP', 'VP', 'WHADJP', 'WHADVP', 'WHNP', 'WHPP', 'X')
 _TOKEN = re.compile(r'[()]|[^()\s]+', re.ASCII)
-_DEEPEST = 200  # brackets in each other; of 3,401 sentences of the Wall Street Journal the deepest has 30
+_DEEPEST = 200  # nested brackets in a file; of 3,401 sentences of the Wall Street Journal the deepest has 30
 
 
 class Malformed(ValueError):
@@ -37,21 +37,41 @@ class Tree(NamedTuple):
     word: str = ''
 
     def __str__(self) -> str:
-        return f'({self.label} {self.word or " ".join(map(str, self.parts))})'
+        pieces = []
+        for what, part in self.walk():
+            if what == 'close':
+                pieces.append(')')
+            else:
+                pieces.append(f' ({part.label} {part.word})' if part.word else f' ({part.label}')
+        return ''.join(pieces)[1:]
+
+    def walk(self) -> Iterator[tuple[Literal['open', 'word', 'close'], 'Tree']]:
+        """Visits every phrase before and after its parts, and every word, in the order of the text.
+
+        It does not recurse: an answer may be nested deeper than Python's 1,000 calls.
+        """
+        waiting: list[tuple[Literal['open', 'word', 'close'], Tree]] = [('open', self)]
+        while waiting:
+            what, part = waiting.pop()
+            if what == 'open' and part.word:
+                yield 'word', part
+                continue
+            yield what, part
+            if what == 'open':
+                waiting.append(('close', part))
+                waiting += [('open', each) for each in reversed(part.parts)]
 
     def leaves(self) -> Iterator['Tree']:
         """Tagged words, in order."""
-        if self.word:
-            yield self
-        for part in self.parts:
-            yield from part.leaves()
+        return (part for what, part in self.walk() if what == 'word')
 
 
-def parse(text: str) -> list[Tree]:
-    """The trees of a bracketed text, as they stand.
+def parse(text: str, deepest: float = _DEEPEST) -> list[Tree]:
+    """Returns the trees of a bracketed text, as they stand.
 
     Raises:
-      Malformed: brackets that do not balance, words that have no tag or stand outside, nothing in a bracket.
+      Malformed: brackets that do not balance or are nested more than `deepest` levels, words that have no tag or stand
+        outside, nothing in a bracket.
     """
     found: list[Tree] = []
     levels: list[list] = []  # of every open bracket its parts so far: words, or trees
@@ -62,8 +82,8 @@ def parse(text: str) -> list[Tree]:
             follows = tokens[place + 1] if place + 1 < len(tokens) else ''
             labels.append('' if follows in ('(', ')') else follows)
             levels.append([])
-            if len(levels) > _DEEPEST:
-                raise Malformed(f'over {_DEEPEST} brackets in each other')
+            if len(levels) > deepest:
+                raise Malformed(f'over {deepest} brackets in each other')
         elif token == ')':
             if not levels:
                 raise Malformed('a bracket is closed that was not opened')

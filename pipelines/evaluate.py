@@ -153,7 +153,7 @@ def account(config, judges: dict, folder: str) -> dict:
     from data_prep import records
     from pipelines import metrics
     if 'candidate' not in judges:
-        return {'protocol': {name: metrics.protocol(name) for name in names(config)}, 'missing': []}
+        return {'protocol': {name: metrics.protocol(name, config.data) for name in names(config)}, 'missing': []}
     judge = judges['candidate']
     tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
     for n, pictures in enumerate(judge.pictures):
@@ -239,7 +239,7 @@ def tfma_config(config, models: list[str]):
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
     for place, name in enumerate(names(config)):
-        class_name, module, arguments = metrics.CLASSES.get(name, ('MeanScore', metrics.__name__, {'index': place}))
+        class_name, module, arguments = metrics.tfma_class(name, place, config.data)
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
         thresholds = [tfma.PerSliceMetricThreshold(

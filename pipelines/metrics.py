@@ -15,7 +15,7 @@ from pipelines.evaluate import names  # noqa: F401 (there, as a check of thresho
 # What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
 CLASSES: dict[str, tuple[str, str, dict]] = {
     'bleu': ('CorpusBleu', __name__, {}),
-    'bleu_split': ('CorpusBleu', __name__, {'split': True}),
+    'bleu_tokenised': ('CorpusBleu', __name__, {}),  # and the target's language, see `tfma_class`
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
     'top1_error': ('TopKError', __name__, {'k': 1}),
     'top5_error': ('TopKError', __name__, {'k': 5}),
@@ -28,19 +28,32 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
 }
 
 
+def tfma_class(name: str, place: int, data) -> tuple[str, str, dict]:
+    """Returns the class of TFMA that computes a metric, its module and its arguments.
+
+    Args:
+      place: among the configuration's metrics; those without an entry in `CLASSES` are a judge's numbers at this place.
+      data: the configuration's section, whose target language decides how tokens are cut.
+    """
+    class_name, module, arguments = CLASSES.get(name, ('MeanScore', __name__, {'index': place}))
+    if name == 'bleu_tokenised':
+        arguments = {**arguments, 'language': _language_code(data.target)}
+    return class_name, module, arguments
+
+
 class CorpusBleu(tfma.metrics.Metric):
     """Corpus BLEU (Papineni et al. 2002), from sums that TFMA can take over slices and workers.
 
     TFMA's own `Bleu` yields a BLEUScore object, which no threshold can be compared with; this yields its number.
 
     Args:
-      split: False is sacreBLEU on detokenised text, to the last digit. True is the figure of Vaswani et al. (Table 2):
-        both sides tokenised as by Moses, compounds split (`a-b` becomes `a ##AT##-##AT## b`, as tensor2tensor's
-        get_ende_bleu.sh does), no smoothing; only such figures compare with the paper's.
+      language: empty is sacreBLEU on detokenised text, to the last digit. The target's language, such as `fr`, gives
+        the figure of Vaswani et al. (Table 2): both sides tokenised as by Moses in that language, no smoothing; see
+        `moses_tokens`. Only such figures compare with the paper's.
     """
 
-    def __init__(self, name: str = 'bleu', split: bool = False):
-        super().__init__(metric_util.merge_per_key_computations(_bleu_computations), name=name, split=split)
+    def __init__(self, name: str = 'bleu', language: str = ''):
+        super().__init__(metric_util.merge_per_key_computations(_bleu_computations), name=name, language=language)
 
 
 class TopKError(tfma.metrics.Metric):
@@ -84,11 +97,11 @@ class WellFormed(tfma.metrics.Metric):
         super().__init__(metric_util.merge_per_key_computations(_well_formed_computations), name=name)
 
 
-def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', split: bool = False,
+def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', language: str = '',
                        **_):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
-                                           combiner=BleuCombiner(key, eval_config, split))]
+                                           combiner=BleuCombiner(key, eval_config, language))]
 
 
 def _top_k_computations(name: str, k: int, eval_config=None, model_name: str = '', output_name: str = '', **_):
@@ -206,9 +219,9 @@ class BracketCombiner(_SumCombiner):
 class BleuCombiner(_SumCombiner):
     """Sums of n-gram matches and totals, and of lengths: all that BLEU depends on."""
 
-    def __init__(self, key, eval_config, split: bool):
+    def __init__(self, key, eval_config, language: str):
         super().__init__(key, eval_config)
-        self._split, self._bleu = split, _scorer(split)
+        self._language, self._bleu = language, _scorer(tokenised=bool(language))
 
     def create_accumulator(self):
         return np.zeros(10, np.int64)  # matches and totals for n = 1 to 4, hypothesis and reference length
@@ -219,8 +232,8 @@ class BleuCombiner(_SumCombiner):
 
     def segment(self, hypothesis: str, reference: str) -> np.ndarray:
         """One segment's contribution."""
-        if self._split:
-            hypothesis, reference = split_compounds(hypothesis), split_compounds(reference)
+        if self._language:
+            hypothesis, reference = (moses_tokens(text, self._language) for text in (hypothesis, reference))
         score = self._bleu.corpus_score([hypothesis], [[reference]])
         return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.int64)
 
@@ -231,38 +244,57 @@ class BleuCombiner(_SumCombiner):
         return {self._key: score.score}
 
 
-def _scorer(split: bool) -> sacrebleu.BLEU:
-    return sacrebleu.BLEU(tokenize='none', smooth_method='none', force=True) if split else sacrebleu.BLEU()
+def _scorer(tokenised: bool) -> sacrebleu.BLEU:
+    return sacrebleu.BLEU(tokenize='none', smooth_method='none', force=True) if tokenised else sacrebleu.BLEU()
 
 
 @functools.cache
-def _moses() -> sacremoses.MosesTokenizer:
-    return sacremoses.MosesTokenizer('de')  # the language only decides which abbreviations keep their full stop
+def _moses(code: str) -> sacremoses.MosesTokenizer:
+    return sacremoses.MosesTokenizer(code)
 
 
-def split_compounds(text: str) -> str:
-    """Text tokenised as by Moses, hyphenated compounds taken apart."""
-    tokens = _moses().tokenize(text, escape=False, return_str=True)
-    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', tokens)
+def moses_tokens(text: str, language: str) -> str:
+    """Returns text tokenised as by Moses' tokenizer.perl -l LANGUAGE, with German compounds split.
+
+    The language decides where an apostrophe is cut (`l' eau` in French and Italian, `it 's` in English, `l ' eau` in
+    all others) and which abbreviations keep their full stop; one that Moses has no list for takes the English one. Of
+    German, `a-b` becomes `a ##AT##-##AT## b`, as tensor2tensor's get_ende_bleu.sh does; other languages keep their
+    hyphens. sacremoses is Moses before November 2018, as the paper used it: an abbreviation keeps its full stop at the
+    end of a line, too. With that version's script 1,000 French and 1,000 German lines of Multi30k agree in every token.
+    """
+    code = _language_code(language)
+    tokens = _moses(code).tokenize(text, escape=False, return_str=True)
+    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', tokens) if code == 'de' else tokens
+
+
+def _language_code(language: str) -> str:
+    """Returns `de` for `de-AT` or `DE`, and `en`, as Moses does, for nothing."""
+    return re.split('[-_]', language.lower())[0] or 'en'
 
 
 def _texts(value) -> list[str]:
     return [item.decode() if isinstance(item, bytes) else str(item) for item in np.ravel(value)]
 
 
-def signature(split: bool = False) -> str:
+def signature(tokenised: bool = False) -> str:
     """sacreBLEU's signature of a BLEU above."""
-    bleu = _scorer(split)
+    bleu = _scorer(tokenised)
     bleu.corpus_score(['a'], [['a']])
     return str(bleu.get_signature())
 
 
-def protocol(name: str) -> str:
-    """How a metric is computed, in words: to be shown wherever its number is. A judge says so of its own."""
+def protocol(name: str, data=None) -> str:
+    """Describes how a metric is computed; shown wherever its number is. A judge describes its own.
+
+    Args:
+      data: the configuration's section; only `bleu_tokenised` needs it, for the target's language.
+    """
+    code = _language_code(getattr(data, 'target', ''))
     evalb = 'labelled, by the rules of evalb with COLLINS.prm'
     return {
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
-        'bleu_split': lambda: f'corpus BLEU on Moses tokens, compounds split, sacreBLEU {signature(split=True)}',
+        'bleu_tokenised': lambda: (f'corpus BLEU on Moses tokens of language {code}, '
+                                   f'{"compounds split, " * (code == "de")}sacreBLEU {signature(tokenised=True)}'),
         'exact_match': lambda: 'fraction of answers equal to the reference in every character',
         'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
         'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',

@@ -1,59 +1,68 @@
-"""How well a tree agrees with the one it should be: labelled brackets, counted as evalb does with COLLINS.prm.
+"""Scores a tree by its labelled brackets, counted as evalb does with COLLINS.prm.
 
-evalb (Sekine, Collins 1997) is what every figure of the Wall Street Journal is of, a C program to be compiled. What
-PyPI has in its place is not kept: PYEVALB is of 2016, disco-dop of 2017, supar, a parser, of 2021; benepar starts the
-C program, and nltk has no such score. So these are its rules:
+evalb (Sekine, Collins 1997) computes every published figure on the Wall Street Journal. It is a C program that has to
+be compiled. PyPI has no maintained port: PYEVALB is of 2016, disco-dop of 2017, supar, a parser, of 2021; benepar runs
+the C program, and nltk has no such score. Its rules, implemented here:
 
-- A bracket is a phrase's label and the words it spans, tags are none. TOP is not counted.
-- Words tagged as punctuation or traces are taken out, and phrases of nothing else. Which words are, the reference
-  says: evalb puts such back as only one side takes for it; where tags agree it is the same.
-- ADVP and PRT are equal, and of a label only what comes before the first - or = counts.
-- Of n brackets of one label and span in the reference and m in the answer, the smaller number are right.
-- Precision, recall and F1 are of the sums over all sentences.
+- A bracket is a phrase's label and the words it spans; tags do not count. TOP is not counted.
+- Words tagged as punctuation or traces are removed, and phrases that hold nothing else.
+- ADVP and PRT are equal. Only the part of a label before the first - or = counts.
+- Of n brackets of one label and span in the reference and m in the answer, the smaller number is right.
+- Precision, recall and F1 are those of the sums over all sentences.
 
-evalb leaves sentences out whose words differ; here these have no bracket right.
+Three differences, found by running evalb (the version of 2013) on the same trees:
+
+- evalb removes punctuation from each tree by that tree's own tags. Where only one side tags a word as punctuation, the
+  words left differ, and evalb reports `Length unmatch` or `Words unmatch` and leaves the sentence out of every sum
+  (after a dozen such sentences it stops). Only new.prm, not COLLINS.prm, makes it put back words, and of those only
+  `'`, `"` and `/`. Here the reference alone decides which words are punctuation, and the sentence counts. Where both
+  sides tag a word as punctuation, by whichever marks, the counts are evalb's.
+- evalb leaves out sentences whose words differ, too. Here they have no bracket right.
+- evalb as distributed holds 200 words and 200 brackets a sentence and overwrites its memory beyond them. Here neither
+  is bounded: an answer nested deeper is counted bracket by bracket, as evalb counts it compiled with larger arrays.
+
+ROOT, S1 and an empty label around a sentence are not counted either; evalb knows only TOP.
 """
 import collections
 import functools
+import math
 
 import numpy as np
 
 from data_prep import trees
 
 _DELETED = trees.PUNCTUATION | {trees.TRACE}
+_UNCOUNTED = {*trees.ROOTS, *_DELETED}  # evalb deletes labels of phrases and of words by one list
 _EQUAL = {'PRT': 'ADVP'}
 COUNTS = ('right', 'reference', 'answer', 'complete', 'sentences')
 Brackets = collections.Counter[tuple[str, int, int]]
 
 
 def brackets(tree: trees.Tree, punctuation: list[bool]) -> Brackets:
-    """A tree's brackets: (label, first word, word after the last), of words that are no punctuation.
+    """Returns a tree's brackets: (label, first word, word after the last), numbered without punctuation.
 
     Args:
-      punctuation: of every word, whether it is one.
+      punctuation: for every word, whether it is removed.
     """
-    # Number of counted words before each, so that spans do not see the others.
-    before = np.concatenate([[0], np.cumsum(~np.array(punctuation, bool))]).tolist()
     found: Brackets = collections.Counter()
-
-    def visit(part: trees.Tree, start: int) -> int:
-        if part.word:
-            return start + 1
-        end = start
-        for each in part.parts:
-            end = visit(each, end)
-        label = trees.category(part.label)
-        if label not in trees.ROOTS and before[end] > before[start]:
-            found[_EQUAL.get(label, label), before[start], before[end]] += 1
-        return end
-    visit(tree, 0)
+    starts: list[int] = []  # of every open phrase
+    removed, counted = iter(punctuation), 0
+    for what, part in tree.walk():
+        if what == 'open':
+            starts.append(counted)
+        elif what == 'word':
+            counted += not next(removed)
+        else:
+            label, start = trees.category(part.label), starts.pop()
+            if label not in _UNCOUNTED and counted > start:
+                found[_EQUAL.get(label, label), start, counted] += 1
     return found
 
 
 def _read(text: str) -> trees.Tree | None:
-    """A tree; of several, as parts of a long sentence give, one that holds them; or None."""
+    """Returns a tree; for several, such as the parts of a long sentence, one that holds them; None if malformed."""
     try:
-        return trees.Tree(trees.ROOT, tuple(trees.parse(text)))
+        return trees.Tree(trees.ROOT, tuple(trees.parse(text, deepest=math.inf)))
     except trees.Malformed:
         return None
 

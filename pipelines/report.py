@@ -129,7 +129,7 @@ def _words(name: str) -> str:
 def _metrics(config, found: dict) -> list[dict]:
     by_slice = found['metrics']
     return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
-             'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name),
+             'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name, config.data),
              'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())}
             for name, value in by_slice['overall'].items()]
 

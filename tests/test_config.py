@@ -1,9 +1,13 @@
 """Configurations: what is refused, and how it is said."""
+import os
+import re
+
 import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines import config
+from pipelines import config, experiments
+from support.commands import ROOT
 
 
 @pytest.mark.parametrize('override, message', [
@@ -122,10 +126,15 @@ def test_the_papers_settings(name, d_model, P_drop, steps, averaged, bleu):
     assert (c.train.steps, c.train.average_checkpoints, c.model.vocab_size) == (
         steps, averaged, 37000 if 'de' in name else 32000)
     assert c.data.subword_kind == ('bpe' if c.data.target == 'de' else 'wordpiece')
-    assert bleu - 1.5 < c.evaluate.thresholds['bleu_split']['min'] <= bleu
+    assert bleu - 1.5 < c.evaluate.thresholds['bleu_tokenised']['min'] <= bleu
 
 
 @pytest.mark.parametrize('name, parameters, batch, scales, mean, steps, views, test_scales, top1, top5', [
+    *((f'vgg_{net}_{scale}', parameters, 256, [scale], 'rgb', 370_000, ['dense'], [scale], top1, top5)
+      for net, parameters, errors in (('c', 133_638_952, [(256, 0.281, 0.094), (384, 0.281, 0.093)]),
+                                      ('d', 138_357_544, [(256, 0.27, 0.088), (384, 0.268, 0.087)]),
+                                      ('e', 143_667_240, [(256, 0.273, 0.09), (384, 0.269, 0.087)]))
+      for scale, top1, top5 in errors),
     ('alexnet', 60_965_224, 128, [256], 'pixel', 900_000, ['ten_crop'], [], 0.407, 0.182),
     ('vgg_a', 132_863_336, 256, [256], 'rgb', 370_000, ['dense'], [256], 0.296, 0.104),
     ('vgg_b', 133_047_848, 256, [256], 'rgb', 370_000, ['dense'], [256], 0.287, 0.099),
@@ -140,7 +149,9 @@ def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps,
     """Krizhevsky et al. 4.1, 5; Simonyan & Zisserman 3.1, tables 3 and 4; He et al. 2015, 3, tables 2 and 6."""
     c = config.load(f'{name}_imagenet')
     m = c.model
-    assert (m.learning_rate, m.momentum, m.decay, m.dropout, m.factor) == (0.01, 0.9, 5e-4, 0.5, 10)
+    pretrained = name.startswith('vgg') and scales != [256]  # by the same net at another scale
+    assert m.learning_rate == (0.001 if pretrained else 0.01)
+    assert (m.momentum, m.decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
     assert m.drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
     assert parameters in (None, c.model_module.parameters(m))
     assert (c.input.rows, c.input.crop, c.input.scales, c.input.mean) == (batch, 224, scales, mean)
@@ -148,3 +159,45 @@ def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps,
     assert (c.inference.views, c.inference.scales, c.train.steps) == (views, test_scales, steps)
     for metric, error in (('top1_error', top1), ('top5_error', top5)):
         assert error < c.evaluate.thresholds[metric]['max'] < error + 0.015
+
+
+def began(config_name):
+    """The net a configuration begins with, which it names as pushed versions; its head says so, too."""
+    init_from = config.load(config_name).train.init_from
+    if not init_from:
+        return ''
+    name = os.path.basename(init_from)
+    assert init_from == f'runs/{name}/serving/{name}'
+    head = (ROOT / 'configs' / f'{config_name}.yaml').read_text().split('\nextends:')[0]
+    assert all(line.startswith('#') for line in head.splitlines())
+    assert name in head and 'pushed' in head and '(3.1)' in head
+    return name
+
+
+@pytest.mark.parametrize('net', ['C', 'D', 'E'])
+def test_vgg_with_scale_jitter_begins_with_384_and_that_with_256_and_that_with_a(net):
+    """Simonyan & Zisserman 3.1: S = 384 at a rate of 10^-3, then all layers of it at many scales."""
+    chain = [f'vgg_{net.lower()}_imagenet']
+    while following := began(chain[-1]):
+        chain.append(following)
+    settings = [(c.model.variant, c.input.scales, c.model.learning_rate) for c in map(config.load, chain)]
+    assert settings == [(net, [256, 512], 0.001), (net, [384], 0.001), (net, [256], 0.01), ('A', [256], 0.01)]
+    assert chain[0].replace('_imagenet', '_384_imagenet') == chain[1] and chain[-1] == 'vgg_a_imagenet'
+    assert began('vgg_b_imagenet') == 'vgg_a_imagenet'
+
+
+@pytest.mark.parametrize('item', [name for name in experiments.names() if name.startswith('vgg/')])
+def test_items_at_the_papers_scale_begin_as_their_configurations_do(item):
+    """`{run: NAME}` in place of pushed versions."""
+    experiment = experiments.load(item)
+    if 'paper' not in experiment.scales:
+        return
+    configs = {name: setting.config.get('paper', experiment.scales['paper'].config)
+               for name, setting in experiment.settings.items() if 'paper' in setting.scales}
+    for name, used in configs.items():
+        setting = experiment.settings[name]
+        overrides = [*setting.set, *setting.paper]
+        if not setting.stages and not experiment.stages or 'imagenet' not in used or used.endswith('localisation'):
+            continue
+        named = [re.search(r'\{run: (.*)\}', override)[1] for override in overrides if 'init_from' in override]
+        assert [configs[other] for other in named] == [began(used)] * bool(began(used)), name

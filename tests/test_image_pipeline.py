@@ -206,6 +206,33 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
     assert all((found[name] == a[name]).all() for name in a)  # no step: weights as they were
 
 
+def test_vgg_at_many_scales_begins_with_one_scale_after_the_other(examples, tmp_path, monkeypatch):
+    """Section 3.1, by the shipped configurations alone, small: each net begins with the one that it names."""
+    monkeypatch.chdir(tmp_path)
+    given: dict = {}
+    for name, scales in (('vgg_a_imagenet', '[36]'), ('vgg_d_256_imagenet', '[36]'), ('vgg_d_384_imagenet', '[40]'),
+                         ('vgg_d_imagenet', '[36, 44]')):
+        loaded = config.load(name, [
+            'input.rows=16', 'input.crop=32', f'input.scales={scales}', 'model.width=0.03125', 'model.classes=3',
+            'train.steps=1', 'train.checkpoint_every=1', 'train.validate_every=1'])
+        nets = vgg.build(loaded.model)
+        if paths := checkpoints.sources(loaded.train.init_from, vgg):
+            checkpoints.start(nets, paths, [], vgg, loaded.model)
+        for variable in nets['classifier'].variables:
+            taken = given and (name != 'vgg_d_256_imagenet' or variable.name.split('/')[0] in vgg.FROM_A)
+            assert not taken or (variable.numpy() == given[variable.name]).all(), variable.name
+            variable.assign_add(tf.fill(variable.shape, 1e-3))  # as if trained
+        given = {variable.name: variable.numpy() for variable in nets['classifier'].variables}
+        pushed = tmp_path / 'runs' / name / 'serving' / name / '1' / 'variables'
+        pushed.mkdir(parents=True)
+        checkpoints.save(nets, str(pushed / 'variables'))
+    found = trainer.train(loaded, examples, str(tmp_path / 'run'))
+    assert found['steps'] == 1 and np.isfinite(found['averaged']['validation/loss'])
+    begun, ended = (checkpoints.read(path)['classifier']['fc8/kernel'] for path in (
+        'runs/vgg_d_384_imagenet/serving/vgg_d_384_imagenet/1/variables/variables', str(tmp_path / 'run' / 'weights')))
+    assert 0 < abs(ended - begun).max() < 0.01  # one step at 10^-3
+
+
 def test_a_model_told_of_too_few_classes_is_refused(config_file, examples):
     with pytest.raises(UserError, match='model.classes 2 is less than the 3 of the data set'):
         config.with_data_set(config.load(config_file, ['model.classes=2']), records.read_manifest(examples))

@@ -7,7 +7,7 @@ import sacrebleu
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 
-from pipelines import metrics
+from pipelines import config, evaluate, metrics
 
 
 @pytest.mark.parametrize('pairs', [
@@ -18,12 +18,12 @@ from pipelines import metrics
 ])
 def test_corpus_bleu_is_sacrebleus_to_the_last_digit(pairs):
     hypotheses, references = zip(*pairs)
-    assert corpus(pairs, split=False) == sacrebleu.corpus_bleu(list(hypotheses), [list(references)]).score
+    assert corpus(pairs) == sacrebleu.corpus_bleu(list(hypotheses), [list(references)]).score
 
 
-def corpus(pairs, split):
+def corpus(pairs, language=''):
     """The metric over pairs that two workers saw."""
-    combiner = metrics.BleuCombiner(tfma.metrics.MetricKey('bleu'), None, split)
+    combiner = metrics.BleuCombiner(tfma.metrics.MetricKey('bleu'), None, language)
     halves = [combiner.create_accumulator() + sum(combiner.segment(*pair) for pair in part)
               for part in (pairs[::2], pairs[1::2])]
     [found] = combiner.extract_output(combiner.merge_accumulators(halves)).values()
@@ -31,13 +31,56 @@ def corpus(pairs, split):
 
 
 def test_compounds_are_split_as_for_the_papers_figure():
-    assert metrics.split_compounds('Der Mitte-Links-Block (z. B. 2014).') == (
+    assert metrics.moses_tokens('Der Mitte-Links-Block (z. B. 2014).', 'de') == (
         'Der Mitte ##AT##-##AT## Links ##AT##-##AT## Block ( z. B. 2014 ) .')
     pairs = [('Das Mitte-rechts-Bündnis gewann die Wahl.', 'Das Mitte-links-Bündnis gewann die Wahl.')]
     # 10 tokens; the fourth differs, which breaks 1, 2, 3 and 4 of the 10, 9, 8 and 7 n-grams.
     expected = 100 * (9 / 10 * 7 / 9 * 5 / 8 * 3 / 7) ** 0.25
-    assert corpus(pairs, split=True) == pytest.approx(expected)
-    assert corpus(pairs, split=True) > corpus(pairs, split=False)
+    assert corpus(pairs, 'de') == pytest.approx(expected)
+    assert corpus(pairs, 'de') > corpus(pairs)
+
+
+FRENCH = ["L'eau du porte-avions n'est plus froide aujourd'hui.", "Peut-être qu'il viendra, dit M. Dupont à l'école."]
+# What Moses' tokenizer.perl of July 2018 printed of the second, with -q -no-escape -l and these.
+BY_MOSES = {
+    'fr': "Peut-être qu' il viendra , dit M. Dupont à l' école .",
+    'it': "Peut-être qu' il viendra , dit M. Dupont à l' école .",
+    'en': "Peut-être qu 'il viendra , dit M. Dupont à l 'école .",
+    'xx': "Peut-être qu ' il viendra , dit M. Dupont à l ' école ."}
+
+
+@pytest.mark.parametrize('language', BY_MOSES)
+def test_the_language_decides_where_tokens_end(language):
+    for code in (language, language.upper(), f'{language}-CA', f'{language}_CA'):
+        assert metrics.moses_tokens(FRENCH[1], code) == BY_MOSES[language]
+
+
+def test_french_is_cut_as_french():
+    """23 tokens in two lines of 11 and 12. The seventh and the third are wrong, which breaks 2, 2 + 2, 3 + 3 and 4 + 3
+    of the 23, 21, 19 and 17 n-grams. Cut as German, there are 31 tokens and the figure is 78.25."""
+    answers = [FRENCH[0].replace('plus', 'pas'), FRENCH[1].replace("qu'il", "qu'elle")]
+    expected = 100 * (21 / 23 * 17 / 21 * 13 / 19 * 10 / 17) ** 0.25
+    assert expected == pytest.approx(73.8525, abs=1e-4)
+    assert corpus([*zip(answers, FRENCH)], 'fr') == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('name, language, described', [
+    ('wmt14_en_fr_base', 'fr', 'Moses tokens of language fr, sacreBLEU'),
+    ('wmt14_en_fr_big', 'fr', 'Moses tokens of language fr, sacreBLEU'),
+    ('wmt14_en_de_base', 'de', 'Moses tokens of language de, compounds split, sacreBLEU'),
+    ('instructions', 'ko', 'Moses tokens of language ko, sacreBLEU')])
+def test_the_targets_language_reaches_tfma_and_the_protocol(name, language, described):
+    loaded = config.load(name)
+    [spec] = [each for specs in evaluate.tfma_config(loaded, ['candidate']).metrics_specs for each in specs.metrics
+              if json.loads(each.config)['name'] == 'bleu_tokenised']
+    assert json.loads(spec.config) == {'name': 'bleu_tokenised', 'language': language}
+    key = tfma.metrics.MetricKey('bleu_tokenised')
+    [computation] = getattr(metrics, spec.class_name)(**json.loads(spec.config)).computations()
+    assert computation.keys == [key]
+    pair = ("Qu'il voie le porte-avions !", "Qu'elle voie le porte-avions !")
+    sums = computation.combiner.segment(*pair)
+    assert computation.combiner.extract_output(sums) == {key: corpus([pair], language)}
+    assert described in metrics.protocol('bleu_tokenised', loaded.data)
 
 
 class Answers(tf.Module):
@@ -132,9 +175,9 @@ def test_a_protocol_says_what_its_number_is():
             [worst] = metrics.TopKCombiner(None, None,
                                            arguments['k']).extract_output(np.array([7, 7])).values()
             assert worst == 1 and protocols[name].startswith('fraction')
-    for name, options in (('bleu', {}), ('bleu_split',
+    for name, options in (('bleu', {}), ('bleu_tokenised',
                                          {'tokenize': 'none', 'smooth_method': 'none', 'force': True})):
         bleu = sacrebleu.BLEU(**options)
         score = bleu.corpus_score(['one two three four five'], [['one two three four six']]).score
-        assert corpus([('one two three four five', 'one two three four six')], split=bool(options)) == score
+        assert corpus([('one two three four five', 'one two three four six')], 'en' * bool(options)) == score
         assert protocols[name].endswith(str(bleu.get_signature()))

@@ -65,6 +65,35 @@ def test_collins_rules(reference, answer, expected):
     assert parseval.counts(reference, answer).tolist() == expected
 
 
+# What C evalb (2013, COLLINS.prm, arrays of 10,000) printed: right, reference and answered brackets, or None where it
+# reported `Length unmatch` or `Words unmatch` and left the sentence out.
+BY_EVALB = [
+    # Tags of punctuation differ, but both sides call the word punctuation.
+    ('(S (NP (NN a)) (: --) (VP (VB b)))', '(S (NP (NN a) (, --)) (VP (VB b)))', (3, 3, 3)),
+    ('(S (NP (NN a)) (, ,) (VP (VB b)) (. .))', '(S (NP (NN a)) (. ,) (VP (VB b)) (: .))', (3, 3, 3)),
+    # Only one side calls it so: the lengths differ, or at equal lengths the words.
+    ('(S (NP (NN a)) (: --) (VP (VB b)))', '(S (NP (NN a) (XX --)) (VP (VB b)))', None),
+    ('(S (NP (NN a)) (NN --) (VP (VB b)))', '(S (NP (NN a) (: --)) (VP (VB b)))', None),
+    ("(S (NP (NN a)) ('' ') (VP (VB b)))", "(S (NP (NN a)) (POS ') (VP (VB b)))", None),
+    ('(S (NP (NN a)) (: --) (VP (VB b)) (NN -))', '(S (NP (NN a)) (NN --) (VP (VB b)) (: -))', None),
+    # A phrase with the label of a deleted tag.
+    ('(S (NP (NN a)) (VP (VB b)))', '(, (S (NP (NN a)) (VP (VB b))))', (3, 3, 3)),
+    # Nested over 200 deep.
+    ('(S (NP (NN a)) (VP (VB b)))', f'(S {"(NP " * 300}(NN a){")" * 300} (VP (VB b)))', (3, 3, 302)),
+    ('(S (NP (NN a)) (VP (VB b)))', f'{"(S " * 205}(NP (NN a)) (VP (VB b)){")" * 205}', (3, 3, 207)),
+    ('(S (NP (NN a)) (VP (VB b)))', f'(S {"(NP " * 9000}(NN a){")" * 9000} (VP (VB b)))', (3, 3, 9002)),
+    (f'(S {"(NP " * 9000}(NN a){")" * 9000} (VP (VB b)))', '(S (NP (NN a)) (VP (VB b)))', (3, 9002, 3))]
+
+
+@pytest.mark.parametrize('reference, answer, found', BY_EVALB,
+                         ids=['marks', 'two-marks', 'XX', 'punctuation', 'quote', 'words', 'phrase', '300', '205',
+                              '9000', 'reference-9000'])
+def test_a_sentence_counts_as_by_evalb_and_also_where_evalb_leaves_it_out(reference, answer, found):
+    right, wanted, got, _, sentences = parseval.counts(reference, answer).tolist()
+    assert sentences == 1 and wanted > 0
+    assert found in (None, (right, wanted, got))
+
+
 PHRASES = st.sampled_from(['NP', 'NP-SBJ', 'VP=2', 'ADVP', 'PRT', 'TOP', 'S'])
 TAGS = st.sampled_from(['NN', 'VB', ',', '.', '-NONE-'])
 
@@ -143,6 +172,9 @@ def test_right_branching():
         flat = f'(Q {" ".join(f"(X w{i})" for i in range(n))})'
         assert parseval.right_branching(flat) == tree
         assert [leaf.word for leaf in trees.parse(tree)[0].leaves()] == [f'w{i}' for i in range(n)]
+    flat = f'(Q {" ".join(f"(X w{i})" for i in range(1500))})'  # deeper than Python calls itself
+    deep = parseval.right_branching(flat)
+    assert deep.count('(VP') == 1498 and parseval.counts(deep, deep).tolist() == [1499, 1499, 1499, 1, 1]
 
 
 def test_the_gates_metrics_over_a_corpus(tmp_path):
