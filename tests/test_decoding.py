@@ -195,7 +195,7 @@ INFERENCE = Inference(extra_length=6)
 INPUTS = np.array([[5, 6, 7, 2, 0, 0], [8, 9, 10, 11, 12, 2], [4, 2, 0, 0, 0, 0], [21, 5, 5, 2, 0, 0]], np.int32)
 
 
-@pytest.fixture(scope='module', params=['post', 'pre'])
+@pytest.fixture(scope='module', params=['post', pytest.param('pre', marks=pytest.mark.slow)])
 def model(request):
     """A random model that likes to end sentences now and then."""
     config = dataclasses.replace(CONFIG, norm=request.param)
@@ -231,6 +231,7 @@ def uncached(model, inputs, beam_size, alpha):
                                 lengths + INFERENCE.extra_length, T, beam_size, alpha, BOS, EOS)
 
 
+@pytest.mark.parametrize('model', ['post', 'pre'], indirect=True)
 @pytest.mark.parametrize('beam_size, alpha', [(1, 0.0), (4, 0.6)])
 def test_cached_equals_uncached_token_for_token(model, beam_size, alpha):
     ids, scores = translate(model, beam_size=beam_size, alpha=alpha)

@@ -33,7 +33,8 @@ def run(net, *overrides, steps=5):
     return np.array([it.step(batch) for _ in range(steps)]), it, batch
 
 
-@pytest.mark.parametrize('net', NETS)
+@pytest.mark.parametrize('net', [pytest.param(net, marks=[pytest.mark.slow] if net == 'prelu_net' else [])
+                                 for net in NETS])
 def test_losses_and_weights_are_those_of_data_parallelism(net):
     plain, one, _ = run(net, MIRRORED)
     assert abs(plain[0] - plain[-1]) > 0.01  # weights do change

@@ -39,7 +39,11 @@ CASES = {
     **{name: lambda name=name: people(name) for name in PEOPLE}}
 
 
-@pytest.mark.parametrize('name', CASES)
+FIRST_PROOFS = ('transformer', 'vgg', 'segmentation', 'alias')  # of each kind of state
+
+
+@pytest.mark.parametrize('name', [name if name in FIRST_PROOFS else pytest.param(name, marks=pytest.mark.slow)
+                                  for name in CASES])
 def test_values_gradients_and_states_are_the_nets(name):
     """With dropout, spectral normalisation (whose power iteration steps once a pass) and batch normalisation.
 

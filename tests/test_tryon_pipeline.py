@@ -130,7 +130,9 @@ def test_networks_nobody_asks_are_refused(tmp_path):
         evaluate.check(configs.load('demo_translation', ['evaluate.networks.inception=nowhere.pth']))
 
 
-def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, tmp_path):
+@pytest.mark.parametrize('named', [pytest.param([], id='folder beside the pairs'),
+                                   pytest.param(['test'], id='folder named', marks=pytest.mark.slow)])
+def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, tmp_path, named):
     folder, _ = finished
     shutil.copytree(people / 'test', tmp_path / 'test')
     lines = (people / 'test_pairs.txt').read_text().splitlines()
@@ -140,7 +142,7 @@ def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, t
     pose.write_text(json.dumps({**said, 'people': said['people'] * 2}))
     (tmp_path / 'test_pairs.txt').write_text('\n'.join([*lines, f'{third} nowhere.jpg', 'lonely.jpg']) + '\n')
     asked = ('pipelines.predict', '--model', str(folder / 'root' / 'serving' / 'people'))
-    done = command(*asked, '--out', 'out', 'test_pairs.txt', cwd=tmp_path)
+    done = command(*asked, '--out', 'out', *named, 'test_pairs.txt', cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / 'out' / 'predictions.csv').open()))
     assert [bool(row['error']) for row in rows] == [False, True, False, True, True]
@@ -149,8 +151,6 @@ def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, t
     for row in (rows[0], rows[2]):
         assert Image.open(tmp_path / 'out' / row['picture']).size == (128, 128)
     assert Image.open(tmp_path / 'out' / 'sheet_01.png').size[0] > 600
-    same = command(*asked, '--out', 'again', 'test', 'test_pairs.txt', cwd=tmp_path)  # the folder may be named
-    assert same.stdout == done.stdout.replace('out/', 'again/')
     nothing = command(*asked, 'test', cwd=tmp_path)
     assert nothing.returncode == 2 and 'give pairs files' in nothing.stderr and nothing.stderr.count('\n') == 1
 
