@@ -139,32 +139,39 @@ def _is(parse: tf.Tensor, labels: tuple[int, ...]) -> tf.Tensor:
 
 def _filled(shapes: Iterator[Shape], size: tf.Tensor) -> tf.Tensor:
     """bool [h, w]: the pixels of any shape. Each fills of a row what lies between a first and a last one."""
-    height, width = size[0], size[1]
-    y = tf.range(tf.cast(height, tf.float64))
-    firsts, lasts = zip(*(rows for shape in shapes for rows in _rows(shape, y)))
-    edge = tf.cast(width, tf.float64)
-    first, last = (tf.clip_by_value(tf.stack(each), -1, edge) for each in (firsts, lasts))  # [n, h]
-    empty = first > last
-    begin = tf.where(empty, edge, tf.maximum(first, 0))
-    end = tf.where(empty, edge, tf.minimum(last, edge - 1) + 1)
+    by_kind: dict[str, list[Shape]] = {kind: [] for kind in ('line', 'polygon', 'ellipse', 'box')}
+    for shape in shapes:
+        by_kind[shape.kind].append(shape)
+    y = tf.range(tf.cast(size[0], tf.float64))
+    rows = [_rows(kind, found, y) for kind, found in by_kind.items() if found]
+    first, last = (tf.concat(each, 0) for each in zip(*rows))  # [n, h]
+    edge = tf.cast(size[1], tf.float64)
+    begin, end = tf.clip_by_value(first, 0, edge), tf.clip_by_value(last + 1, 0, edge)
     # A shape begins here: +1; it has ended there: -1. The sum along a row is how many cover a pixel.
-    row = tf.broadcast_to(tf.range(height), tf.shape(begin))
+    row = tf.broadcast_to(tf.range(size[0]), tf.shape(begin))
+    there = tf.cast(begin < end, tf.int32)
     at = tf.stack([tf.concat([row, row], 0), tf.cast(tf.concat([begin, end], 0), tf.int32)], -1)
-    steps = tf.concat([tf.ones_like(row), -tf.ones_like(row)], 0)
-    counts = tf.scatter_nd(at, steps, [height, width + 1])
+    counts = tf.scatter_nd(at, tf.concat([there, -there], 0), [size[0], size[1] + 1])
     return tf.cumsum(counts, 1)[:, :-1] > 0
 
 
-def _rows(shape: Shape, y: tf.Tensor) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """A shape's first and last pixel in each row y [h], rounded as Pillow does; first > last where it has none."""
-    if shape.kind in ('line', 'polygon'):
-        corners = [_whole(at) for at in shape.points]
-        intervals = _polygon(_thick(*corners, tf.round(shape.size[0])) if shape.kind == 'line' else corners, y)
+def _rows(kind: str, shapes: list[Shape], y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The first and last pixels [n, h] of shapes of one kind in rows y [h], rounded as Pillow does; first > last where
+    there are none."""
+    points = tf.stack([tf.stack(shape.points) for shape in shapes])  # [n, points, 2]
+    if kind in ('line', 'polygon'):
+        corners = _whole(points)
+        if kind == 'line':
+            corners = _thick(corners[:, 0], corners[:, 1], tf.round(tf.stack([shape.size for shape in shapes])))
+        first, last = _polygons(corners, y)  # [n, intervals, h]
     else:
-        low, high = (_whole(shape.points[0] + sign * tf.stack(shape.size)) for sign in (-1.0, 1.0))
-        intervals = [_ellipse(low, high, y) if shape.kind == 'ellipse' else (
-            tf.where((y >= low[1]) & (y <= high[1]), low[0], np.inf), tf.zeros_like(y) + high[0])]
-    yield from ((tf.where(shape.there, first, np.inf), last) for first, last in intervals)
+        reach = tf.stack([tf.stack(shape.size) for shape in shapes])
+        box = [_whole(points[:, 0] + sign * reach)[..., tf.newaxis] for sign in (-1.0, 1.0)]
+        first, last = (_ellipses if kind == 'ellipse' else _boxes)(*box, y)
+        first, last = first[:, tf.newaxis], last[:, tf.newaxis]
+    there = tf.stack([tf.convert_to_tensor(shape.there) for shape in shapes])[:, tf.newaxis, tf.newaxis]
+    first = tf.where(there, first, np.inf)
+    return tuple(tf.reshape(each, [-1, tf.size(y)]) for each in (first, last))
 
 
 def _whole(at: tf.Tensor) -> tf.Tensor:
@@ -172,14 +179,14 @@ def _whole(at: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.cast(at, tf.int32), tf.float64)
 
 
-def _thick(a: tf.Tensor, b: tf.Tensor, width: tf.Tensor) -> list[tf.Tensor]:
-    """The corners of a line, its two sides rounded apart as Pillow rounds them."""
+def _thick(a: tf.Tensor, b: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """The corners [n, 4, 2] of lines from a to b [n, 2], their sides rounded apart as Pillow rounds them."""
     d, half = b - a, (width - 1) / 2
-    length = tf.norm(d)
-    less, more = (tf.math.divide_no_nan(each, length) for each in (_halves_down(half), _halves_up(half)))
-    one = tf.stack([-_halves_down(less * d[1]), _halves_up(more * d[0])])
-    other = tf.stack([_halves_down(more * d[1]), -_halves_up(less * d[0])])
-    return [a + one, b + one, b + other, a + other]
+    length = tf.norm(d, axis=1, keepdims=True)
+    less, more = (tf.math.divide_no_nan(each, length) * d for each in (_halves_down(half), _halves_up(half)))
+    one = tf.stack([-_halves_down(less[:, 1]), _halves_up(more[:, 0])], 1)
+    other = tf.stack([_halves_down(more[:, 1]), -_halves_up(less[:, 0])], 1)
+    return tf.stack([a + one, b + one, b + other, a + other], 1)
 
 
 def _halves_up(x: tf.Tensor) -> tf.Tensor:
@@ -192,31 +199,38 @@ def _halves_down(x: tf.Tensor) -> tf.Tensor:
     return tf.sign(x) * tf.math.ceil(tf.abs(x) - 0.5)
 
 
-def _polygon(corners: list[tf.Tensor], y: tf.Tensor) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """A polygon of whole corners: in each row from crossing to crossing. At an edge's last row it counts twice, so that
-    the next one's is not missed."""
-    bottom = tf.reduce_max(tf.stack(corners)[:, 1])
-    crossings = []
-    for a, b in zip(corners, corners[1:] + corners[:1]):
-        first, last = tf.minimum(a[1], b[1]), tf.maximum(a[1], b[1])
-        x = a[0] + (y - a[1]) * tf.math.divide_no_nan(b[0] - a[0], b[1] - a[1])
-        level = first == last
-        crossings.append(tf.where((y >= first) & (y <= last) & ~level, x, np.inf))
-        crossings.append(tf.where((y == last) & (y < bottom) & ~level, x, np.inf))
-        yield tf.where(level & (y == first), tf.minimum(a[0], b[0]), np.inf), tf.zeros_like(y) + tf.maximum(a[0], b[0])
-    crossings = tf.unstack(tf.sort(tf.stack(crossings), 0))
-    for left, right in zip(crossings[::2], crossings[1::2]):
-        there = tf.math.is_finite(right)
-        yield tf.where(there, _halves_up(left), np.inf), _halves_down(tf.where(there, right, 0))
+def _polygons(corners: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Polygons of whole corners [n, 4, 2]: in each row from crossing to crossing, [n, intervals, h].
+
+    At its last row an edge counts twice, so that the next one's crossing is not missed. A level edge is drawn itself.
+    """
+    a, b = corners[..., tf.newaxis], tf.roll(corners, -1, 1)[..., tf.newaxis]
+    (ax, ay), (bx, by) = (tf.unstack(each, axis=2) for each in (a, b))  # [n, 4, 1]
+    top, bottom, level = tf.minimum(ay, by), tf.maximum(ay, by), ay == by
+    x = ax + (y - ay) * tf.math.divide_no_nan(bx - ax, by - ay)  # [n, 4, h]
+    once = (y >= top) & (y <= bottom) & ~level
+    twice = once & (y == bottom) & (y < tf.reduce_max(bottom, 1, keepdims=True))
+    crossings = tf.sort(tf.concat([tf.where(once, x, np.inf), tf.where(twice, x, np.inf)], 1), 1)
+    left, right = crossings[:, ::2], crossings[:, 1::2]
+    between = tf.math.is_finite(right)
+    first = tf.where(between, _halves_up(left), np.inf)
+    last = _halves_down(tf.where(between, right, 0))
+    along = tf.where(level & (y == ay), tf.minimum(ax, bx), np.inf)
+    return tf.concat([first, along], 1), tf.concat([last, tf.maximum(ax, bx) + tf.zeros_like(x)], 1)
 
 
-def _ellipse(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The ellipse in a box of whole corners, in half pixels from its centre, by Bresenham's choice: a row ends
-    at the largest x that is nearer to the curve than x - 2, or for which this row is nearer than the row before."""
-    a, b = tf.unstack(high - low)
-    v = tf.abs(2 * (y - low[1]) - b)
-    odd = tf.math.floormod(a, 2)
-    inward = tf.maximum(v - 2, 0)
+def _boxes(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rectangles from corner to corner, [n, 2, 1] each."""
+    inside = (y >= low[:, 1]) & (y <= high[:, 1])
+    return tf.where(inside, low[:, 0], np.inf), tf.where(inside, high[:, 0], 0)
+
+
+def _ellipses(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ellipses in boxes of whole corners, in half pixels from their centres, by Bresenham's choice: a row ends at the
+    largest x that is nearer to the curve than x - 2, or for which this row is nearer than the row before."""
+    a, b = tf.unstack(high - low, axis=1)
+    v = tf.abs(2 * (y - low[:, 1]) - b)
+    inward, odd = tf.maximum(v - 2, 0), tf.math.floormod(a, 2)
 
     def squared(square):
         """x^2 of the curve at v^2."""
@@ -225,4 +239,4 @@ def _ellipse(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, 
     below = tf.sqrt(tf.maximum(tf.math.ceil(squared((v * v + inward * inward) / 2)) - 1, 0))
     x = tf.maximum(*(tf.floor((reach - odd) / 2) for reach in (near, below))) * 2 + odd
     x = tf.clip_by_value(x, odd, a)
-    return tf.where(v <= b, low[0] + (a - x) / 2, np.inf), low[0] + (a + x) / 2
+    return tf.where(v <= b, low[:, 0] + (a - x) / 2, np.inf), low[:, 0] + (a + x) / 2
