@@ -1,7 +1,7 @@
 """The clothing-agnostic person as VITON-HD's authors prepare it, whose published weights saw no other.
 
-The rules are those of their preprocessing (https://github.com/shadow2496/VITON-HD), in our own words and code; where the
-paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws the shapes with
+The rules are those of their preprocessing (https://github.com/shadow2496/VITON-HD), in our own words and code; where
+the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws the shapes with
 Pillow, as the authors do; a served model needs TensorFlow's operations, which fill Pillow's rows in closed form.
 
 Of S_a: garment and torso skin become background, and of each arm the pixels under a line from the other shoulder by

@@ -137,7 +137,8 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     def one(row):
         stored, seed = row
         flip = tf.constant(training and config.flip) & (tf.random.stateless_uniform([], seed, alg='philox') < 0.5)
-        return tf.cond(stored['image'] != '', lambda: {**_shown(stored, config.size, flip, grey), 'real': tf.constant(1.0)},
+        return tf.cond(stored['image'] != '',
+                       lambda: {**_shown(stored, config.size, flip, grey), 'real': tf.constant(1.0)},
                        lambda: {name: tf.zeros(spec.shape, spec.dtype) for name, spec in shapes.items()})
 
     def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:

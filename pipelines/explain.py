@@ -61,8 +61,8 @@ def presets(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _table(console: Console, title: str, header, rows) -> Table:
-    table = Table(Column(header[0], no_wrap=True), *header[1:], title=title, title_justify='left', show_header=any(header),
-                  box=box.SIMPLE if console.is_terminal else None)
+    table = Table(Column(header[0], no_wrap=True), *header[1:], title=title, title_justify='left',
+                  show_header=any(header), box=box.SIMPLE if console.is_terminal else None)
     for row in rows:
         table.add_row(*row)
     return table

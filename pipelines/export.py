@@ -42,7 +42,8 @@ def execute(context: stage.Context) -> None:
         name = config.data_module.SUBWORDS
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
-                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'agnostic': manifest.get('agnostic'), 'config': config.values,
+                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary,
+                   'agnostic': manifest.get('agnostic'), 'config': config.values,
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')

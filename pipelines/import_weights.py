@@ -16,7 +16,8 @@ import types
 from data_prep import UserError
 from pipelines import stage
 
-# Of each a module with NETS, SOURCE, DATA (facts of the data they were trained on), `build(net)` and `assign(net, model, tensors)`.
+# Of each a module with NETS, SOURCE, DATA (how the data were made they were trained on), `build(net)` and
+# `assign(net, model, tensors)`.
 SYSTEMS = {'viton_hd': 'keras_models.viton.official_weights'}
 
 LICENSE = '''# Weights of {system}, trained by others

@@ -17,7 +17,8 @@ CLASSES = segmentation.CLASSES
 UPPER = 3  # of the classes of S
 # The classes that make each of `alias.GROUPS`.
 GROUPED = ((0,), (2, 4, 7, 8, 9, 10, 11), (3,), (1,), (5,), (6,), (12,))
-PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}}  # and the three networks' own
+# Beside those of the three networks.
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}}
 # Of CLASSES, for people to look at.
 COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220), (70, 70, 150), (250, 150, 110),
                     (250, 110, 150), (120, 190, 110), (70, 150, 90), (200, 200, 60), (160, 160, 40), (150, 90, 190),
@@ -31,8 +32,8 @@ class Config:
 
     `learn`: which of the three a training run teaches. One that teaches the ALIAS generator, the last, or nothing holds
     all three, so that it can be exported; any other holds what it teaches. `features`: published weights of VGG-19, or
-    a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the nearest or, as
-    the authors save theirs, cut off.
+    a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the
+    nearest or, as the authors save theirs, cut off.
     """
     preset: Literal['paper', 'official'] = 'paper'
     size: list[int] | None = None

@@ -48,7 +48,8 @@ def people(pairs: str, size: list[int]) -> list[dict[str, np.ndarray]]:
     for pair in tryon_files.pairs(pairs):
         files = tryon_files.read(folders, pair.person, pair.garment)
         given = {name: tf.constant(files[key].content) for name, key in ASKED.items()}
-        found.append({name: value.numpy() for name, value in assets.sample(pose_image=tf.constant(b''), **given).items()})
+        sample = assets.sample(pose_image=tf.constant(b''), **given)
+        found.append({name: value.numpy() for name, value in sample.items()})
     return found
 
 

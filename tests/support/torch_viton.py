@@ -223,7 +223,8 @@ def record_segmentation(recorder: Recorder) -> None:
     _, width, size = viton_inputs.CASES[recorder.reference]
     net = recorder.network(lambda: Segmentation(width))
     given = [torch_maps(each) for each in viton_inputs.segmentation(recorder, size).values()]
-    recorder.put('probabilities', numpy_maps(net(torch.cat(given, 1))), step=4 if recorder.reference == 'segmentation' else 8)
+    step = 4 if recorder.reference == 'segmentation' else 8
+    recorder.put('probabilities', numpy_maps(net(torch.cat(given, 1))), step=step)
 
 
 def record_matching(recorder: Recorder) -> None:
