@@ -1,8 +1,8 @@
 """The clothing-agnostic person as VITON-HD's authors prepare it, whose published weights saw no other.
 
 The rules are those of their preprocessing (https://github.com/shadow2496/VITON-HD), in our own words and code; where
-the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws the shapes with
-Pillow, as the authors do; a served model needs TensorFlow's operations, which fill Pillow's rows in closed form.
+the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws the shapes
+with Pillow, as the authors do; a served model needs TensorFlow's operations, which fill Pillow's rows in closed form.
 
 Of S_a: garment and torso skin become background, and of each arm the pixels under a line from the other shoulder by
 shoulder and elbow to the wrist, with discs at the joints. A joint that was not found is passed over. What lies beyond
@@ -104,7 +104,8 @@ def agnostic(parse: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _drawn(shapes: Iterator[Shape], size: tuple[int, ...]) -> np.ndarray:
-    picture = Image.new('L', size[::-1])
+    height, width = size
+    picture = Image.new('L', (width, height))
     draw = ImageDraw.Draw(picture)
     for shape in shapes:
         if not shape.there:
@@ -166,8 +167,8 @@ def _rows(kind: str, shapes: list[Shape], y: tf.Tensor) -> tuple[tf.Tensor, tf.T
         first, last = _polygons(corners, y)  # [n, intervals, h]
     else:
         reach = tf.stack([tf.stack(shape.size) for shape in shapes])
-        box = [_whole(points[:, 0] + sign * reach)[..., tf.newaxis] for sign in (-1.0, 1.0)]
-        first, last = (_ellipses if kind == 'ellipse' else _boxes)(*box, y)
+        low, high = (_whole(points[:, 0] + sign * reach)[..., tf.newaxis] for sign in (-1.0, 1.0))
+        first, last = _ellipses(low, high, y) if kind == 'ellipse' else _boxes(low, high, y)
         first, last = first[:, tf.newaxis], last[:, tf.newaxis]
     there = tf.stack([tf.convert_to_tensor(shape.there) for shape in shapes])[:, tf.newaxis, tf.newaxis]
     first = tf.where(there, first, np.inf)

@@ -53,11 +53,9 @@ class Config:
 
 
 def preset_values(config: Config) -> dict[str, dict[str, Any]]:
-    """What the presets differ in, networks' keys as `alias.noise`: of each preset and of this `config`, key -> value."""
-    found: dict[str, dict[str, Any]] = {}
-    for preset in PRESETS:
-        plain = Config(preset=preset, low=config.low, size=config.size, **PRESETS[preset])
-        found[preset] = _values(plain)
+    """What the presets differ in, networks' keys as `alias.noise`: key -> value of each preset and of this `config`."""
+    found = {preset: _values(Config(**{**own, 'preset': preset, 'low': config.low, 'size': config.size}))
+             for preset, own in PRESETS.items()}
     found['this run'] = _values(config)
     return {name: {key: values[key] for key in _changed()} for name, values in found.items()}
 
