@@ -19,7 +19,6 @@ def prepared(request, tmp_path_factory):
 @pytest.mark.torch
 @pytest.mark.parametrize('batch', [1, 2])
 def test_networks_agree_to_1e_4_and_the_chain_but_for_single_pixels(prepared, batch):
-    """At 1024 x 768 with a batch of two it takes 9 GiB."""
     torch_try_on, (nets, config), peers, samples = prepared
     found = torch_try_on.compare(nets, config, peers, samples[:batch])
     assert max(found.segmentation, found.theta, found.alias) <= 1e-4, found
