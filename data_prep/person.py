@@ -78,14 +78,14 @@ _COLOURS = ((255, 0, 85), (255, 0, 0), (255, 85, 0), (255, 170, 0), (255, 255, 0
 _OPACITY = 0.6
 
 
-def keypoints(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def keypoints(text: tf.Tensor, dtype: tf.DType = tf.float32) -> tuple[tf.Tensor, tf.Tensor]:
     """Reads OpenPose's JSON, with COCO's 18 points or BODY_25's.
 
     Args:
       text: a scalar string.
 
     Returns:
-      The first person's points, float32 [18, 3] in the order of `POINTS`, and how many persons there are, int32.
+      The first person's points, `dtype` [18, 3] in the order of `POINTS`, and how many persons there are, int32.
       Without a person, or if this is no such JSON, no point is found.
     """
     people = tf.strings.split(tf.strings.regex_replace(text, r'\s+', ''), '"pose_keypoints')
@@ -94,11 +94,12 @@ def keypoints(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     numbers = tf.strings.regex_replace(first, r'(?s)^(_2d)?":\[([^\]]*)\].*$', r'\2')
     numbers = tf.strings.regex_replace(numbers, r'(\.\d{17})\d+', r'\1')
     valid = tf.strings.regex_full_match(numbers, f'{_NUMBER}(,{_NUMBER})*')
-    values = tf.cond(valid, lambda: tf.strings.to_number(tf.strings.split(numbers, ',')), lambda: tf.zeros([0]))
+    values = tf.cond(valid, lambda: tf.strings.to_number(tf.strings.split(numbers, ','), dtype),
+                     lambda: tf.zeros([0], dtype))
     points = tf.case([(tf.equal(tf.size(values), 54), lambda: tf.reshape(values, [18, 3])),
                       (tf.equal(tf.size(values), 75), lambda: tf.gather(tf.reshape(values, [25, 3]), _OF_BODY_25))],
-                     lambda: tf.zeros([18, 3]))
-    return tf.where(found(points)[:, tf.newaxis], points, 0), tf.size(people)
+                     lambda: tf.zeros([18, 3], dtype))
+    return tf.where(found(points)[:, tf.newaxis], points, tf.zeros_like(points)), tf.size(people)
 
 
 def found(points: tf.Tensor) -> tf.Tensor:

@@ -71,7 +71,8 @@ _REQUIRED = ('lengths', 'splits', 'counts')
 _KINDS: dict[str, Any] = {
     'lengths': [re.compile(r'(?!(offset|length|crc|shard)$)[A-Za-z]\w*')], 'splits': (_NAME, [_SHARD]),
     'counts': (_NAME, (_NAME, int)), 'model': (_NAME, int), 'vocabulary': {'size': int, 'sha256': _HASH},
-    'padding': float, 'sha256': (re.compile(r'[\w.-]+'), _HASH), 'categories': [_NAME], 'binary': [_NAME]}
+    'padding': float, 'agnostic': re.compile('paper|official'), 'sha256': (re.compile(r'[\w.-]+'), _HASH),
+    'categories': [_NAME], 'binary': [_NAME]}
 
 
 class ShardWriter:

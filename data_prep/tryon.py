@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_input, person, records, splits
+from data_prep import image_input, person, person_official, records, splits
 from data_prep.input_pipeline import InputConfig
 
 SPLITS = splits.SPLITS
@@ -33,7 +33,9 @@ class Config:
     `<name>_0`. The test takes each person with the garment worn, whatever its file lists, unless `pairing` is unpaired.
     A pair that a split lists twice is taken once.
 
-    `padding` is by how much what is taken away of a person is widened (A.1), in pixels of a picture that is 1,024 high.
+    `agnostic` says whose rules make the clothing-agnostic person: the paper's (A.1), or those of the authors' published
+    preprocessing (`person_official.py`), without which their weights should not be used. `padding` is by how much the
+    paper's widen what is taken away, in pixels of a picture that is 1,024 high.
     What is larger than `max_pixels` by its header is not decoded.
     """
     samples: str = ''
@@ -46,6 +48,7 @@ class Config:
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
     pairing: Literal['paired', 'unpaired'] = 'paired'
+    agnostic: Literal['paper', 'official'] = 'paper'
     padding: float = person.PADDING
     max_pixels: int = 16_000_000
     max_dead_letters: float = 0.01
@@ -107,6 +110,8 @@ def build(pipeline, config: Config, folder: str) -> None:
     tryon_job.build(pipeline, config, folder)
 
 
+# In [-1, 1].
+GREY = {'paper': 0.0, 'official': person_official.GREY / 127.5 - 1}
 _STORED = ('image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose')
 
 
@@ -120,7 +125,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
       An empty record becomes zeros, `real` too. In training every draw follows from the row's seed; otherwise nothing
       is drawn.
     """
-    del folder
+    grey = GREY[_rules(records.read_manifest(folder))]
     features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in _STORED}
     features['keypoints'] = tf.io.FixedLenFeature([18, 3], tf.float32, np.zeros([18, 3], np.float32))
     height, width = config.size
@@ -132,7 +137,8 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     def one(row):
         stored, seed = row
         flip = tf.constant(training and config.flip) & (tf.random.stateless_uniform([], seed, alg='philox') < 0.5)
-        return tf.cond(stored['image'] != '', lambda: {**_shown(stored, config.size, flip), 'real': tf.constant(1.0)},
+        return tf.cond(stored['image'] != '',
+                       lambda: {**_shown(stored, config.size, flip, grey), 'real': tf.constant(1.0)},
                        lambda: {name: tf.zeros(spec.shape, spec.dtype) for name, spec in shapes.items()})
 
     def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -141,7 +147,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     return decode
 
 
-def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> dict[str, tf.Tensor]:
+def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor, grey: float) -> dict[str, tf.Tensor]:
     """A record's pictures as a net sees them."""
     image, cloth = (image_input.decoded(stored[name]) for name in ('image', 'cloth'))
     parse, agnostic_parse, removed, mask = (tf.io.decode_png(stored[name], 1)[..., 0] for name in (
@@ -149,7 +155,7 @@ def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> di
     # A pose map's colours tell left from right, so for a mirror it is drawn anew.
     pose = tf.cond(flip, lambda: person.pose_map(person.exchanged(stored['keypoints']), tf.shape(image)[:2]),
                    lambda: image_input.decoded(stored['pose']))
-    shown = _sample(image, parse, removed > 0, agnostic_parse, pose, cloth, mask, size)
+    shown = _sample(image, parse, removed > 0, agnostic_parse, pose, cloth, mask, size, grey)
 
     def mirror():
         turned = {name: tf.reverse(value, [1]) for name, value in shown.items()}
@@ -158,15 +164,20 @@ def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor) -> di
 
 
 def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_parse: tf.Tensor, pose: tf.Tensor,
-            cloth: tf.Tensor, cloth_mask: tf.Tensor, size: list[int]) -> dict[str, tf.Tensor]:
+            cloth: tf.Tensor, cloth_mask: tf.Tensor, size: list[int], grey: float) -> dict[str, tf.Tensor]:
     """A sample of any size as the nets see it: what is given is all uint8, and `removed` bool."""
-    # Before it is made smaller, or garment would get into the pixels beside it. Grey is level 0.
-    agnostic = tf.where(removed[..., tf.newaxis], 0.0, _unit(image))
+    # Before it is made smaller, or garment would get into the pixels beside it.
+    agnostic = tf.where(removed[..., tf.newaxis], grey, _unit(image))
     return {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size)),
             'agnostic': _picture(agnostic, size), 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
             'removed': _nearest(tf.cast(removed, tf.float32), size), 'pose': _picture(_unit(pose), size),
             'cloth': _picture(_unit(cloth), size),
             'cloth_mask': tf.cast(_nearest(cloth_mask, size) >= 128, tf.float32)[..., tf.newaxis]}
+
+
+def _rules(manifest: dict) -> str:
+    """Whose rules a data set's people were made by."""
+    return manifest.get('agnostic', 'paper')
 
 
 def _unit(pixels: tf.Tensor) -> tf.Tensor:
@@ -194,7 +205,8 @@ class Assets:
 
     def __init__(self, folder: str, config: Input):
         self.size = tuple(config.size)
-        self._padding = float(records.read_manifest(folder)['padding'])
+        manifest = records.read_manifest(folder)
+        self._padding, self._rules = float(manifest['padding']), _rules(manifest)
 
     def sample(self, image: tf.Tensor, parse: tf.Tensor, pose_json: tf.Tensor, pose_image: tf.Tensor, cloth: tf.Tensor,
                cloth_mask: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -211,22 +223,32 @@ class Assets:
           All but `real`.
 
         Raises:
-          InvalidArgumentError: a file cannot be read, sizes differ, or there is not one person with neck and shoulders.
+          InvalidArgumentError: a file cannot be read, sizes differ, or there is not one person with neck and shoulders;
+            where the rules are `official`, there are none, or the first has no two hips.
         """
         pixels, labels = image_input.decoded(image), person.parse_map(parse)
         points, people = person.keypoints(pose_json)
+        official = self._rules == 'official'
         checked = [
+            tf.debugging.assert_greater(people, 0, 'pose_json must hold a person') if official else
             tf.debugging.assert_equal(people, 1, 'pose_json must hold one person'),
             tf.debugging.assert_equal(tf.reduce_all(tf.gather(person.found(points), person.NEEDED)), True,
                                       'pose_json must hold neck and shoulders'),
+            tf.debugging.assert_equal(not official or person_official.hips_apart(points), True,
+                                      'pose_json must hold two hips'),
             tf.debugging.assert_equal(tf.shape(labels), tf.shape(pixels)[:2], 'image and parse must be of one size')]
         with tf.control_dependencies([check for check in checked if check is not None]):  # eagerly there are none
             labels = tf.identity(labels)  # without which no net has anything to do
-        removed, agnostic_parse = person.agnostic(labels, points, self._padding)
+        if official:
+            exact, _ = person.keypoints(pose_json, tf.float64)
+            removed, agnostic_parse = person_official.agnostic_in_graph(labels, exact)
+        else:
+            removed, agnostic_parse = person.agnostic(labels, points, self._padding)
         pose = tf.cond(pose_image != '', lambda: image_input.decoded(pose_image),
                        lambda: person.pose_map(points, tf.shape(labels)))
         mask = tf.io.decode_jpeg(cloth_mask, 1)[..., 0]  # reads PNG as well
-        return _sample(pixels, labels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size))
+        return _sample(pixels, labels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size),
+                       GREY[self._rules])
 
 
 def assets(folder: str, config: Input | None = None) -> Assets:

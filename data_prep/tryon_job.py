@@ -230,7 +230,8 @@ class _Shard:
         garment = item.garment or tryon_files.garment_of(folders, item.person)
         try:
             files = tryon_files.read(folders, item.person, garment)
-            return garment, tryon_sample.sample(files, self._config.padding, self._config.max_pixels)
+            return garment, tryon_sample.sample(files, self._config.padding, self._config.max_pixels,
+                                                self._config.agnostic)
         except tryon_files.Refused as refused:
             return garment, refused
 
@@ -255,7 +256,7 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
     if problems:
         return job.refuse(folder, problems)
     job.commit(folder, shards, (), totals, {
-        'padding': config.padding, 'categories': ['height', 'width'],
+        'agnostic': config.agnostic, 'padding': config.padding, 'categories': ['height', 'width'],
         'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints',
                    'kind', 'worn']})  # an unpaired test is meant to differ in the last two
 

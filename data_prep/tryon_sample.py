@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_input, images, person
+from data_prep import image_input, images, person, person_official
 from data_prep.tryon_files import File, Refused
 
 # A mask's levels are near black or white, but for this part of them, and it is no less or more than these of a picture.
@@ -41,13 +41,14 @@ class Sample(NamedTuple):
     drawn: bool
 
 
-def sample(files: dict[str, File], padding: float, max_pixels: int) -> Sample:
+def sample(files: dict[str, File], padding: float, max_pixels: int, rules: str = 'paper') -> Sample:
     """Makes a sample of files that fit together.
 
     Args:
       files: as `tryon_files.read` gives them.
       padding: see `person.agnostic`.
       max_pixels: no picture may have more.
+      rules: those of the `paper` or the authors' own, `official`; see `tryon.Config`.
 
     Raises:
       Refused
@@ -55,17 +56,24 @@ def sample(files: dict[str, File], padding: float, max_pixels: int) -> Sample:
     height, width = _size(files, max_pixels)
     _decoded(files['image'])
     mask = _cloth_mask(files)
-    text = _of_one_person(files['keypoints'])
-    made = _decoded(files['parse'], lambda encoded: _agnostic(encoded, text, padding))
-    _check_person(files, made['labels'].numpy(), made['points'].numpy(), padding)
+    text = _of_a_person(files['keypoints'], alone=rules == 'paper')
+    labels, points, exact = _decoded(files['parse'], lambda encoded: _labels_and_points(encoded, text))
+    _check_person(files, labels.numpy(), points.numpy(), padding)
+    if rules == 'official':
+        if not person_official.hips_apart(points.numpy()):
+            raise Refused(files['keypoints'].path, 'no two hips in it, and data.agnostic: official needs them')
+        removed, agnostic_parse = person_official.agnostic(labels.numpy(), exact.numpy()[:, :2])
+    else:
+        removed, agnostic_parse = _agnostic(labels, points, padding)
     if 'pose' in files:
         _decoded(files['pose'])
         pose = files['pose'].content
     else:
-        pose = _drawn(made['points'], [height, width]).numpy()
-    return Sample(files['image'].content, files['cloth'].content, mask, made['parse'].numpy(),
-                  made['agnostic_parse'].numpy(), made['removed'].numpy(), pose, made['points'].numpy(), height, width,
-                  'pose' not in files)
+        pose = _drawn(points, [height, width]).numpy()
+    parse, agnostic_parse, removed = (tf.io.encode_png(picture[..., tf.newaxis]).numpy() for picture in (
+        labels, agnostic_parse, tf.cast(removed, tf.uint8) * 255))
+    return Sample(files['image'].content, files['cloth'].content, mask, parse, agnostic_parse, removed, pose,
+                  points.numpy(), height, width, 'pose' not in files)
 
 
 def example(sample: Sample, person: str, garment: str, worn: bool) -> bytes:
@@ -138,8 +146,8 @@ def _frame(pixels: np.ndarray) -> np.ndarray:
     return np.concatenate([pixels[0], pixels[-1], pixels[1:-1, 0], pixels[1:-1, -1]])
 
 
-def _of_one_person(file: File) -> bytes:
-    """The file's text, which OpenPose may have written."""
+def _of_a_person(file: File, alone: bool) -> bytes:
+    """The file's text, which OpenPose may have written; `alone`: of one person and no more."""
     try:
         said = json.loads(file.content)
     except (ValueError, RecursionError) as error:
@@ -147,7 +155,7 @@ def _of_one_person(file: File) -> bytes:
     people = said.get('people') if isinstance(said, dict) else None
     if not isinstance(people, list):
         raise Refused(file.path, 'not OpenPose\'s: it has no list of people')
-    if len(people) != 1:
+    if len(people) != 1 and (alone or not people):
         raise Refused(file.path, f'{len(people)} persons, and not one' if people else 'no person in it')
     first = people[0] if isinstance(people[0], dict) else {}
     lists = [first.get(key) for key in ('pose_keypoints', 'pose_keypoints_2d')]
@@ -174,15 +182,16 @@ def _check_person(files: dict[str, File], labels: np.ndarray, points: np.ndarray
                               f'{there[0]} to {there[-1]}')
 
 
-@tf.function(input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.string), tf.TensorSpec([])],
+@tf.function(input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.string)], autograph=False)
+def _labels_and_points(encoded: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """uint8 [h, w], and points in float32 and in float64 [18, 3]."""
+    return person.parse_map(encoded), person.keypoints(text)[0], person.keypoints(text, tf.float64)[0]
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, None], tf.uint8), tf.TensorSpec([18, 3]), tf.TensorSpec([])],
              autograph=False)
-def _agnostic(encoded: tf.Tensor, text: tf.Tensor, padding: tf.Tensor) -> dict[str, tf.Tensor]:
-    labels = person.parse_map(encoded)
-    points, _ = person.keypoints(text)
-    removed, agnostic_parse = person.agnostic(labels, points, padding)
-    levels = {'parse': labels, 'agnostic_parse': agnostic_parse, 'removed': tf.cast(removed, tf.uint8) * 255}
-    return {'labels': labels, 'points': points,
-            **{name: tf.io.encode_png(picture[..., tf.newaxis]) for name, picture in levels.items()}}
+def _agnostic(labels: tf.Tensor, points: tf.Tensor, padding: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return person.agnostic(labels, points, padding)
 
 
 @tf.function(input_signature=[tf.TensorSpec([18, 3]), tf.TensorSpec([2], tf.int32)], autograph=False)

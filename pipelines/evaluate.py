@@ -81,8 +81,11 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     """
     import tensorflow as tf
 
-    from pipelines import predict
+    from pipelines import predict, preparation
     models = {name: predict.load(folder) for name, folder in saved_models.items()}
+    for name, folder in saved_models.items():
+        preparation.check(os.path.dirname(folder), models[name].description, config.data,
+                          'export it again' if name == 'candidate' else 'remove it, and nothing is compared with it')
     judges = {name: judge for name in models if (judge := _judge(config))}
     for name, folder in saved_models.items():
         if judges and not hasattr(models[name], 'judged'):

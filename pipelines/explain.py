@@ -4,7 +4,7 @@ import sys
 import yaml
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from pipelines import config as configs
 from pipelines.config import Config
@@ -43,18 +43,26 @@ def costs(config: Config) -> list[tuple[str, str]]:
 
 
 def presets(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The keys some preset changes: header and rows of key, its value in every preset, and this run's."""
+    """The keys some preset changes: header and rows of key, its value in every preset, and this run's.
+
+    A model of several networks tells by `preset_values` what their presets change.
+    """
+    this_run = f'this run ({getattr(config.model, "preset", "")})'
+    if hasattr(config.model_module, 'preset_values') and not configs.empty_keys(config):
+        *values, own = config.model_module.preset_values(config.model).items()
+        return (('key', *(preset for preset, _ in values), this_run),
+                [(key, *(str(each[key]) for _, each in values), str(value)) for key, value in own[1].items()])
     known = getattr(config.model_module, 'PRESETS', {})
     keys = dict.fromkeys(key for values in known.values() for key in values)
     default = type(config.model)  # a dataclass keeps its defaults as class attributes
     rows = [(key, *(str(values.get(key, getattr(default, key, ''))) for values in known.values()),
              str(getattr(config.model, key))) for key in keys]
-    return ('key', *known, f'this run ({getattr(config.model, "preset", "")})'), rows
+    return ('key', *known, this_run), rows
 
 
 def _table(console: Console, title: str, header, rows) -> Table:
-    table = Table(*header, title=title, title_justify='left', show_header=any(header),
-                  box=box.SIMPLE if console.is_terminal else None)
+    table = Table(Column(header[0], no_wrap=True), *header[1:], title=title, title_justify='left',
+                  show_header=any(header), box=box.SIMPLE if console.is_terminal else None)
     for row in rows:
         table.add_row(*row)
     return table

@@ -36,12 +36,14 @@ def execute(context: stage.Context) -> None:
     folder = os.path.join(fresh(context.outputs['model']), FORMAT)
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
-    vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
+    manifest = records.read_manifest(examples)
+    vocabulary = manifest.get('vocabulary', {}).get('sha256')
     if vocabulary:  # for fine-tuning: other data must be cut by the same subwords
         name = config.data_module.SUBWORDS
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
-                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary, 'config': config.values,
+                   'data_module': config.values['data']['module'], 'vocabulary': vocabulary,
+                   'agnostic': manifest.get('agnostic'), 'config': config.values,
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')

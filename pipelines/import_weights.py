@@ -16,7 +16,8 @@ import types
 from data_prep import UserError
 from pipelines import stage
 
-# Of each a module with NETS, SOURCE, `build(net)` and `assign(net, model, tensors)`.
+# Of each a module with NETS, SOURCE, DATA (how the data were made they were trained on), `build(net)` and
+# `assign(net, model, tensors)`.
 SYSTEMS = {'viton_hd': 'keras_models.viton.official_weights'}
 
 LICENSE = '''# Weights of {system}, trained by others
@@ -61,7 +62,7 @@ def run(system: str, paths: list[str], out: str) -> None:
     # Before the weights, which are never there without their licence.
     foreign = {'system': system, **module.SOURCE, 'files': files, 'sha256': digests}
     for name, content in {'LICENSE.md': LICENSE.format(system=system, rows=rows, **module.SOURCE),
-                          'weights.json': json.dumps({'foreign': foreign}, indent=1)}.items():
+                          'weights.json': json.dumps({'foreign': foreign, **module.DATA}, indent=1)}.items():
         records.write_atomically(os.path.join(out, name), content.encode())
     checkpoints.save(nets, os.path.join(out, 'weights'))
     print(f'import_weights: train.init_from={out} starts from them; licence {module.SOURCE["licence"]}.', flush=True)

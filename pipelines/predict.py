@@ -115,6 +115,7 @@ def main(argv=None) -> None:
         if args.model:
             stage.quiet_libraries()
             model = load(args.model)
+            _check_data(args, model)
         else:
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
                 pushed = stage.open_pipeline(args).outputs('push')['pushed_model']
@@ -139,6 +140,13 @@ def main(argv=None) -> None:
                 print(' '.join(result['answers'][0].splitlines()))
             sys.stdout.flush()
     stage.run_command(work)
+
+
+def _check_data(args: argparse.Namespace, model) -> None:
+    """Refuses a named model beside a configuration whose data are prepared otherwise."""
+    if args.config or args.overrides:
+        from pipelines import config, preparation
+        preparation.check(f'--model {args.model}', model.description, config.load(args.config, args.overrides).data)
 
 
 def _positive(text: str) -> int:

@@ -39,7 +39,7 @@ def write(model, paths: Sequence[str], folder: str) -> None:
         rows.writeheader()
         for folders, pair in _pairs(paths):
             count += 1
-            result = _tried_on(model, folders, pair, settings['padding'], settings['max_pixels'])
+            result = _tried_on(model, folders, pair, settings)
             name = ''
             if not result['error']:
                 name = '_'.join(posixpath.splitext(each)[0].replace('/', '_') for each in (pair.person, pair.garment))
@@ -69,7 +69,7 @@ def _pairs(paths: Sequence[str]) -> Iterator[tuple[dict[str, str], tryon_files.P
             yield folders, pair
 
 
-def _tried_on(model, folders: dict[str, str], pair: tryon_files.Pair, padding: float, max_pixels: int) -> dict:
+def _tried_on(model, folders: dict[str, str], pair: tryon_files.Pair, settings: dict) -> dict:
     """All pictures of a pair, encoded, or why there are none."""
     if pair.reason:
         return {'error': f'line {pair.line}: {pair.reason}'}
@@ -77,7 +77,7 @@ def _tried_on(model, folders: dict[str, str], pair: tryon_files.Pair, padding: f
     try:
         files = tryon_files.read(folders, pair.person, pair.garment)
         shown = {key: files[key].content for key in ('image', 'cloth')}
-        tryon_sample.sample(files, padding, max_pixels)
+        tryon_sample.sample(files, settings['padding'], settings['max_pixels'], settings.get('agnostic', 'paper'))
     except tryon_files.Refused as refused:
         return {**shown, 'error': f'{refused.path}: {refused.reason}'}
     asked = {'image': 'image', 'parse': 'parse', 'pose_json': 'keypoints', 'pose_image': 'pose', 'cloth': 'cloth',

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from data_prep import UserError, input_pipeline, records
 from keras_models import layers, rematerialisation
-from pipelines import checkpoints, hybrid, jit, loop, precision
+from pipelines import checkpoints, hybrid, jit, loop, precision, preparation
 from pipelines import strategy as strategies
 from pipelines.config import Config
 from pipelines.progress import Progress
@@ -66,7 +66,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
                          if compiled and not self.hybrid else self._forward_backward)
         self._examples = examples
-        self.vocabulary = records.read_manifest(examples).get('vocabulary', {}).get('sha256')
+        manifest = records.read_manifest(examples)
+        self.vocabulary, self.agnostic = manifest.get('vocabulary', {}).get('sha256'), manifest.get('agnostic')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
         orbit.StandardTrainer.__init__(self, None, options)
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
@@ -275,7 +276,8 @@ def train(config: Config, examples: str, run: str) -> dict:
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': compiled, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
-             'vocabulary': trainer.vocabulary, 'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
+             'vocabulary': trainer.vocabulary, 'agnostic': trainer.agnostic,
+             'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
              'parameters': {name: layers.numbers(net) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
@@ -301,6 +303,8 @@ def _initial_weights(trainer: Trainer) -> None:
         raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
                         'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
                         'their examples, or in assets.extra of an exported model).')
+    for path in paths:
+        preparation.check(f'train.init_from: {path}', checkpoints.recorded(path), trainer.config.data)
     new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)
     print(f'train: starting from the weights of {", ".join(paths)}'
           f'{"; new: " + ", ".join(new) if new else ""}.', flush=True)

@@ -21,3 +21,14 @@ def test_explain_leaves_out_what_a_module_does_not_count(capsys):
     explain.show(config)
     out = capsys.readouterr().out
     assert 'module: keras_models.transformer' in out and 'parameters' not in out and 'Presets' not in out
+
+
+def test_explain_shows_where_the_presets_of_viton_hds_networks_differ(capsys):
+    explain.show(configs.load('viton_hd', ['data.folder=none', 'model.alias={slope: 0.1}']))
+    out = capsys.readouterr().out
+    for key, paper, official, own in (
+            ('levels', 'rounded', 'truncated', 'truncated'), ('segmentation.output', 'softmax', 'sigmoid', 'sigmoid'),
+            ('segmentation.convolve_upsampled', 'False', 'True', 'True'), ('alias.noise', 'False', 'True', 'True'),
+            ('geometric_matching.extent', '1.0', '0.9', '0.9'), ('alias.slope', '0.0', '0.2', '0.1')):
+        assert re.search(rf'{key} +{paper} +{official} +{own}', out), key
+    assert 'this run (official)' in out and 'lambda_L1 ' not in out

@@ -13,8 +13,8 @@ from data_prep import records, sample_people, tryon, tryon_files
 from keras_models.viton import chain, geometric_matching, serving, try_on
 
 SIZE = [128, 128]
-SMALL = try_on.Config(preset='official', size=SIZE, low=[64, 64], segmentation={'width': 0.125},
-                      geometric_matching={'width': 0.25}, alias={'width': 0.125})
+SMALL = try_on.Config(preset='official', **try_on.PRESETS['official'], size=SIZE, low=[64, 64],
+                      segmentation={'width': 0.125}, geometric_matching={'width': 0.25}, alias={'width': 0.125})
 SEED = np.array([1, 0], np.int32)
 
 
@@ -99,6 +99,17 @@ def test_the_seed_alone_decides_and_xla_computes_the_same(nets):
     assert np.mean(np.abs(first['image'] - compiled['image'])) < 1e-3
 
 
+def test_levels_are_rounded_or_cut_off_as_the_authors_save_them():
+    """Theirs: (x + 1) * 0.5 * 255 in float32, between 0 and 255, its fraction dropped."""
+    x = np.random.default_rng(0).uniform(-1.1, 1.1, (100, 100, 3)).astype(np.float32)
+    theirs = ((x + np.float32(1)) * np.float32(0.5) * np.float32(255)).clip(0, 255).astype('uint8')
+    np.testing.assert_array_equal(chain.pixels(x, 'truncated'), theirs)
+    nearest = np.rint((x.clip(-1, 1) + 1) * np.float32(127.5))
+    np.testing.assert_array_equal(chain.pixels(x), nearest)
+    assert try_on.PRESETS == {'paper': {}, 'official': {'levels': 'truncated'}}
+    assert (theirs < nearest).mean() > 0.4
+
+
 @pytest.fixture(scope='module')
 def people(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp('people'))
@@ -157,8 +168,8 @@ def test_a_server_answers_files_with_the_picture_of_the_chain_in_memory(nets, pe
     for i, files in enumerate(asked):
         sample = assets.sample(**{name: tf.constant(value) for name, value in files.items()})
         image = chain.try_on(nets, SMALL, {name: value[tf.newaxis] for name, value in sample.items()}, SEED)['image']
-        expected = np.round(127.5 * (np.clip(image[0], -1, 1) + 1))
-        # a level, where it is rounded
+        expected = chain.pixels(image[0], 'truncated').numpy().astype(int)
+        # a level, where it is cut off
         np.testing.assert_allclose(found[f'arr_{i}'], expected, rtol=0, atol=1)
 
 

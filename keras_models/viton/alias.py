@@ -15,7 +15,15 @@ from tensorflow import keras
 
 from keras_models.layers import even, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import EPSILON, Convolution, Cost, check_size, convolution_cost, instance_norm
+from keras_models.viton.layers import (
+    EPSILON,
+    Convolution,
+    Cost,
+    check_size,
+    convolution_cost,
+    instance_norm,
+    mean_of_places,
+)
 
 CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the last one's size
 MASKED = 5  # so many of them standardise the misaligned region apart (A.2)
@@ -120,13 +128,12 @@ def standardise(h, region, config: Config):
     h: [B, H, W, C]; region: [B, H, W, 1], 1 in it and 0 elsewhere.
     """
     dtype, h, region = h.dtype, tf.cast(h, tf.float32), tf.cast(region, tf.float32)  # sums of many need the digits
-    pixels = tf.reduce_sum(region, [1, 2], keepdims=True)
-    pixels = tf.where(pixels == 0, 1.0, pixels)  # |Omega|
-    mu = tf.reduce_sum(h * region, [1, 2], keepdims=True) / pixels
+    share = mean_of_places(region)
+    share = tf.where(share == 0, 1.0, share)  # |Omega| over all pixels
+    mu = mean_of_places(h * region) / share
     h = (h - mu) * region
-    variance = tf.reduce_sum(h ** 2, [1, 2], keepdims=True) / pixels
-    all_pixels = h.shape[1] * h.shape[2]
-    epsilon = EPSILON * (all_pixels / pixels if config.epsilon_of == 'picture' else 1.0)
+    variance = mean_of_places(h ** 2) / share
+    epsilon = EPSILON / share if config.epsilon_of == 'picture' else EPSILON
     return tf.cast(h * tf.math.rsqrt(variance + epsilon), dtype)
 
 

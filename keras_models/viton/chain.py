@@ -17,7 +17,8 @@ CLASSES = segmentation.CLASSES
 UPPER = 3  # of the classes of S
 # The classes that make each of `alias.GROUPS`.
 GROUPED = ((0,), (2, 4, 7, 8, 9, 10, 11), (3,), (1,), (5,), (6,), (12,))
-PRESETS: dict[str, dict] = {'paper': {}, 'official': {}}  # of the three networks' own
+# Beside those of the three networks.
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}}
 # Of CLASSES, for people to look at.
 COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220), (70, 70, 150), (250, 150, 110),
                     (250, 110, 150), (120, 190, 110), (70, 150, 90), (200, 200, 60), (160, 160, 40), (150, 90, 190),
@@ -31,7 +32,8 @@ class Config:
 
     `learn`: which of the three a training run teaches. One that teaches the ALIAS generator, the last, or nothing holds
     all three, so that it can be exported; any other holds what it teaches. `features`: published weights of VGG-19, or
-    a run of its own, for the perceptual loss.
+    a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the
+    nearest or, as the authors save theirs, cut off.
     """
     preset: Literal['paper', 'official'] = 'paper'
     size: list[int] | None = None
@@ -41,12 +43,31 @@ class Config:
     alias: dict[str, Any] = dataclasses.field(default_factory=dict)
     learn: list[str] = dataclasses.field(default_factory=lambda: [*PARTS])
     features: str = ''
+    levels: Literal['rounded', 'truncated'] = 'rounded'
 
     def __post_init__(self):
         if unknown := {*self.learn} - {*PARTS}:
             raise ValueError(f'learn may name {", ".join(PARTS)}; it names {min(unknown)}')
         for name in PARTS:
             part(self, name)
+
+
+def preset_values(config: Config) -> dict[str, dict[str, Any]]:
+    """What the presets differ in, networks' keys as `alias.noise`: key -> value of each preset and of this `config`."""
+    found = {preset: _values(Config(**{**own, 'preset': preset, 'low': config.low, 'size': config.size}))
+             for preset, own in PRESETS.items()}
+    found['this run'] = _values(config)
+    return {name: {key: values[key] for key in _changed()} for name, values in found.items()}
+
+
+def _changed() -> list[str]:
+    own = [f'{name}.{key}' for name, module in PARTS.items() for values in module.PRESETS.values() for key in values]
+    return [*dict.fromkeys([*(key for values in PRESETS.values() for key in values), *own])]
+
+
+def _values(config: Config) -> dict[str, Any]:
+    own = {f'{name}.{key}': value for name in PARTS for key, value in vars(part(config, name)).items()}
+    return {**vars(config), **own}
 
 
 def part(config: Config, name: str) -> Any:
@@ -64,8 +85,10 @@ def part(config: Config, name: str) -> Any:
     return module.Config(**values, **({'size': size} if size else {}))
 
 
-def pixels(picture) -> tf.Tensor:
-    """Levels of [-1, 1] -> uint8."""
+def pixels(picture, levels: Literal['rounded', 'truncated'] = 'rounded') -> tf.Tensor:
+    """Levels of [-1, 1] -> uint8, see `Config`."""
+    if levels == 'truncated':  # in the authors' order, whose float32 decides at whole numbers
+        return tf.cast(tf.clip_by_value((picture + 1) * 0.5 * 255, 0, 255), tf.uint8)
     return tf.cast(tf.round(127.5 * (tf.clip_by_value(picture, -1, 1) + 1)), tf.uint8)
 
 

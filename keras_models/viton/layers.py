@@ -15,21 +15,29 @@ def xavier(gain: float = 0.02) -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(gain ** 2, 'fan_avg', 'untruncated_normal')
 
 
+def mean_of_places(x):
+    """Mean over height and width: first over each row, then over the rows.
+
+    One sum over all places loses digits where neighbours are alike, as on photographs: of 1024 x 768 values in patches
+    of one value each, normalised activations were off by 1.3e-2, and are off by 9e-6 this way.
+
+    x: [B, H, W, C] -> [B, 1, 1, C].
+    """
+    return tf.reduce_mean(tf.reduce_mean(x, 2, keepdims=True), 1, keepdims=True)
+
+
 def instance_norm(x, epsilon: float = EPSILON):
     """Ulyanov et al. 2016, without learned parameters: every channel of every picture gets mean 0 and deviation 1 over
     height and width.
 
     x: [B, H, W, C] -> the same.
     """
-    if x.shape[0] == 1:
-        # A batch of one is normalised alike over pictures and places, and for that there is a fused kernel: 50 ms
-        # against 205 for 1024 x 768 x 80 on a CPU.
-        ones, none = tf.ones([x.shape[-1]]), tf.zeros([0])
-        return tf.raw_ops.FusedBatchNormV3(x=x, scale=ones, offset=0 * ones, mean=none, variance=none,
-                                           epsilon=epsilon)[0]
-    mean, variance = tf.nn.moments(x, [1, 2], keepdims=True)
+    dtype, x = x.dtype, tf.cast(x, tf.float32)  # sums of many need the digits
+    row_mean, row_variance = tf.nn.moments(x, [2], keepdims=True)
+    mean = tf.reduce_mean(row_mean, 1, keepdims=True)
+    variance = tf.reduce_mean(row_variance + tf.math.squared_difference(row_mean, mean), 1, keepdims=True)
     scale = tf.math.rsqrt(variance + epsilon)
-    return x * scale - mean * scale
+    return tf.cast(x * scale - mean * scale, dtype)
 
 
 class Convolution(keras.layers.Layer):

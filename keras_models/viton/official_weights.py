@@ -21,6 +21,7 @@ SOURCE = {
                    'via Misalignment-Aware Normalization, CVPR 2021',
     'preset': 'official',
 }
+DATA = {'agnostic': 'official'}  # how the people were prepared that they were trained on
 # Variables, the last part of a name. A kernel that is divided by its spectral norm is `weight_orig`.
 VARIABLES = {'kernel': 'weight', 'bias': 'bias', 'u': 'weight_u', 'v': 'weight_v', 'noise_scale': 'noise_scale',
              'gamma': 'weight', 'beta': 'bias', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'}

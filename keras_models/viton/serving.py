@@ -41,7 +41,7 @@ class TryOn(tf.Module):
 
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False):
         super().__init__()
-        self.nets, self._assets = by_name(nets), assets
+        self.nets, self._assets, self._levels = by_name(nets), assets, config.levels
 
         def one(given, reconstruct):
             batch = {name: value[tf.newaxis] for name, value in given.items()}
@@ -63,10 +63,14 @@ class TryOn(tf.Module):
     def _made(self, files: dict) -> dict:
         return self._try_on(self._given(files), tf.constant(False))
 
+    def _png(self, picture) -> tf.Tensor:
+        """[h, w, 3] in [-1, 1] -> an encoded picture."""
+        return tf.io.encode_png(pixels(picture, self._levels))
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in FILES], autograph=False)
     def serve(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
         files = dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask)))
-        made = tf.map_fn(lambda row: _png(self._made(row)['image']), files, parallel_iterations=1,
+        made = tf.map_fn(lambda row: self._png(self._made(row)['image']), files, parallel_iterations=1,
                          fn_output_signature=tf.string)
         return {'image': made}
 
@@ -80,7 +84,8 @@ class TryOn(tf.Module):
     def look(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
         found = self._made(dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask))))
         colours = tf.gather(COLOURS, tf.argmax(found['parse'], -1))
-        return {'image': _png(found['image']), 'parse': tf.io.encode_png(colours), 'warped': _png(found['warped'])}
+        return {'image': self._png(found['image']), 'parse': tf.io.encode_png(colours),
+                'warped': self._png(found['warped'])}
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES], autograph=False)
     def judged(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
@@ -99,11 +104,6 @@ class TryOn(tf.Module):
         return levels | {'parse': tf.argmax(made['parse'], -1, tf.int32), 'warped_mask': known['warped_mask'],
                          'true_parse': given['parse'], 'agnostic_parse': given['agnostic_parse'],
                          'removed': given['removed']}
-
-
-def _png(picture) -> tf.Tensor:
-    """[h, w, 3] in [-1, 1] -> an encoded picture."""
-    return tf.io.encode_png(pixels(picture))
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False) -> TryOn:

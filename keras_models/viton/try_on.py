@@ -5,7 +5,7 @@ Of a person and a garment the picture of the person wearing it, by three network
 from tensorflow import keras
 
 from keras_models import ModelError
-from keras_models.viton.chain import PARTS, PRESETS, Config, part  # noqa: F401 (as a model module has them)
+from keras_models.viton.chain import PARTS, PRESETS, Config, part, preset_values  # noqa: F401 (as a model module has them)
 from keras_models.viton.judge import Judge  # noqa: F401
 from keras_models.viton.serving import Inference, predict, serving  # noqa: F401
 from keras_models.viton.training import (  # noqa: F401

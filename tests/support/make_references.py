@@ -14,7 +14,8 @@ from support.references import FOLDER
 VITON_HD = {'segmentation': torch_viton.record_segmentation,
             'geometric_matching': torch_viton.record_matching,
             'alias': torch_viton.record_alias}
-MAKERS = {**VITON_HD, **{f'{net}_full': record for net, record in VITON_HD.items()},
+PEOPLE = {f'{net}_person': VITON_HD[net] for net in ('segmentation', 'alias')}
+MAKERS = {**VITON_HD, **PEOPLE, **{f'{net}_full': record for net, record in VITON_HD.items()},
           'discriminator': torch_layers.record_discriminator,
           'inception': torch_published.record_inception,
           'lpips': torch_published.record_lpips,

@@ -212,7 +212,9 @@ class Alias(nn.Module):
             step = 2 ** (7 - level)
             injected = getattr(self, f'conv_{level}')(x[:, :, ::step, ::step])
             if maps is not None:
-                injected = torch.cat([maps.repeat_interleave(2, 2).repeat_interleave(2, 3), injected], 1)
+                height, width = injected.shape[2:]  # 192 is a pixel and a half of the first maps
+                maps = maps.repeat_interleave(2, 2).repeat_interleave(2, 3)[..., :height, :width]
+                injected = torch.cat([maps, injected], 1)
             maps = getattr(self, name)(injected, parse, divided, misaligned, functools.partial(noise, level))
         return torch.tanh(self.conv_img(F.leaky_relu(maps, 0.2)))
 
@@ -221,7 +223,8 @@ def record_segmentation(recorder: Recorder) -> None:
     _, width, size = viton_inputs.CASES[recorder.reference]
     net = recorder.network(lambda: Segmentation(width))
     given = [torch_maps(each) for each in viton_inputs.segmentation(recorder, size).values()]
-    recorder.put('probabilities', numpy_maps(net(torch.cat(given, 1))), step=8 if width == 1 else 4)
+    step = 4 if recorder.reference == 'segmentation' else 8
+    recorder.put('probabilities', numpy_maps(net(torch.cat(given, 1))), step=step)
 
 
 def record_matching(recorder: Recorder) -> None:
@@ -245,4 +248,4 @@ def record_alias(recorder: Recorder) -> None:
         site = viton_inputs.site_of(block, norm)
         return torch_maps(viton_inputs.noise(recorder, site, height, width))[:, 0]
     given = [torch_maps(each) for each in viton_inputs.alias(recorder, size).values()]
-    recorder.put('picture', numpy_maps(net(*given, noise)), step=4)
+    recorder.put('picture', numpy_maps(net(*given, noise)), step=8 if size[1] > 256 else 4)
