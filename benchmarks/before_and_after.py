@@ -61,7 +61,7 @@ def run(checkout: pathlib.Path, system: str, work: pathlib.Path) -> dict[str, st
     """Runs one system in one checkout. Returns what is compared: name -> SHA-256."""
     root = work / system
     config, overrides = SYSTEMS[system]
-    flags = [part for each in overrides for part in ('--set', each.format(work=work.parent))]
+    flags = [part for each in overrides for part in ('--set', each.replace('{work}', str(work.parent)))]
     environment = {**os.environ, 'PYTHONPATH': str(checkout), 'CUDA_VISIBLE_DEVICES': '', 'TF_CPP_MIN_LOG_LEVEL': '3'}
     done = subprocess.run([sys.executable, '-m', 'pipelines.run', '--config', config, '--pipeline_root', str(root),
                            *flags], cwd=checkout, env=environment, capture_output=True, text=True)

@@ -101,7 +101,7 @@ def work(name: str, share: float) -> Work:
     """A step of a configuration that ships, by its model's own counts."""
     from pipelines import config
     resolved = config.load(name)
-    model, module = resolved.model, resolved.model_module
+    model, module = resolved.model, resolved.model_spec
     if resolved.input.tokens:
         from benchmarks import growth
         rows = resolved.input.tokens // LENGTH // 32 * 32  # as --set input.rows_multiple_of=32 makes them
