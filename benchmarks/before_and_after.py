@@ -67,7 +67,7 @@ def run(checkout: pathlib.Path, system: str, work: pathlib.Path) -> dict[str, st
                            *flags], cwd=checkout, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f'{checkout}: {system}: {done.stdout}{done.stderr}')
-    return {**_files(root, 'prepare/*/examples/Split-*/*'), **_files(root, 'evaluate/*/evaluation/*.tfrecord'),
+    return {**_files(root, 'prepare/*/examples/Split-*/*'), **_files(root, 'evaluate/*/evaluation/predictions.tfrecord'),
             **_weights(root)}
 
 
@@ -79,7 +79,7 @@ def _files(root: pathlib.Path, pattern: str) -> dict[str, str]:
 def _weights(root: pathlib.Path) -> dict[str, str]:
     """SHA-256 of every tensor by its name."""
     import tensorflow as tf
-    [index] = root.glob('train/*/model_run/weights.index')
+    [index] = root.glob('*/*/model_run/weights.index')
     reader = tf.train.load_checkpoint(str(index).removesuffix('.index'))
     return {f'weights/{name}': hashlib.sha256(reader.get_tensor(name).tobytes()).hexdigest()
             for name in sorted(reader.get_variable_to_shape_map()) if not name.startswith('_')}

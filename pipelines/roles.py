@@ -5,7 +5,6 @@ trains imports no Beam and nothing that serves, and a stage hashes the sources o
 """
 import dataclasses
 import difflib
-import functools
 import importlib
 import importlib.util
 import re
@@ -21,7 +20,6 @@ PACKAGES = {'data': 'data_prep', 'model': 'keras_models'}
 _ALIKE = 0.8  # of two names, from which on one is taken for a misspelt other
 
 
-@functools.cache
 def model(name: str) -> ModelSpec:
     """Returns what a module of keras_models offers.
 
@@ -38,7 +36,6 @@ def model(name: str) -> ModelSpec:
                      scorer_module=scorer, **values)
 
 
-@functools.cache
 def data(name: str) -> DataSpec:
     """Returns what a module of data_prep offers. Raises as `model`."""
     module = _module(name, 'data')
@@ -99,9 +96,9 @@ def _offered(spec: Any, part: str, module: types.ModuleType, section: str, roles
       more: further names it may have.
     """
     fields = [field for field in dataclasses.fields(spec) if field.metadata.get('part') == part]
-    _refuse_alike(module, {field.metadata['attribute'] for field in fields} | {*roles, *more})
     _demand(module, [*(field.metadata['attribute'] for field in fields
                        if field.default is field.default_factory is dataclasses.MISSING), *roles], section)
+    _refuse_alike(module, {field.metadata['attribute'] for field in fields} | {*roles, *more})
     return {field.name: vars(module)[field.metadata['attribute']] for field in fields
             if field.metadata['attribute'] in vars(module)}
 
@@ -126,6 +123,5 @@ def _refuse_alike(module: types.ModuleType, known: set[str]) -> None:
 
 def _with(name: str, section: str, *attributes: str) -> types.ModuleType:
     module = _module(name, section)
-    _refuse_alike(module, {*attributes})
     _demand(module, attributes, section)
     return module

@@ -192,7 +192,7 @@ def test_the_papers_nets_are_served(paper, config, tmp_path):
     posteriors = asked['single'].posteriors(square).numpy()
     np.testing.assert_allclose(asked['dense'].posteriors(square), posteriors, atol=1e-4)
     assert np.ptp(posteriors, 1).min() > 0.01 and np.abs(posteriors[0] - posteriors[1]).max() > 1e-3
-    answers = paper.predict(tf.saved_model.load(export(tmp_path / '1', asked['dense'])), PICTURES)
+    answers = classifiers.predict(tf.saved_model.load(export(tmp_path / '1', asked['dense'])), PICTURES)
     expected = asked['dense'].serve(tf.constant(PICTURES))
     np.testing.assert_allclose([row['probabilities'] for row in answers], expected['probabilities'], atol=1e-5)
 
