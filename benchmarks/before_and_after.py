@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
@@ -54,7 +55,8 @@ def write_bank(folder: pathlib.Path) -> None:
                  f'(NP (CD {draw.randrange(40)}) (NNS birds))) (. .)) )' for _ in range(20)]
         path = folder / 'bank' / f'{number}.mrg'
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('\n'.join(trees))
+        if not path.exists():  # its time is part of what a data set is made of
+            path.write_text('\n'.join(trees))
 
 
 def run(checkout: pathlib.Path, system: str, work: pathlib.Path) -> dict[str, str]:
@@ -67,8 +69,8 @@ def run(checkout: pathlib.Path, system: str, work: pathlib.Path) -> dict[str, st
                            *flags], cwd=checkout, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f'{checkout}: {system}: {done.stdout}{done.stderr}')
-    return {**_files(root, 'prepare/*/examples/Split-*/*'), **_files(root, 'evaluate/*/evaluation/predictions.tfrecord'),
-            **_weights(root)}
+    return {**_files(root, 'prepare/*/examples/Split-*/*'), **_weights(root),
+            **_files(root, 'evaluate/*/evaluation/predictions.tfrecord')}
 
 
 def _files(root: pathlib.Path, pattern: str) -> dict[str, str]:
@@ -97,8 +99,8 @@ def found(checkout: pathlib.Path, systems: list[str], work: pathlib.Path) -> dic
         kept = folder / f'{system}.json'
         if changed:  # nothing says with what
             folder = work / f'{checkout.resolve().name}-changed'
-            subprocess.run(['rm', '-rf', str(folder / system)], check=True)
         if changed or not kept.exists():
+            shutil.rmtree(folder / system, ignore_errors=True)
             results[system] = run(checkout, system, folder)
             (folder / f'{system}.json').write_text(json.dumps(results[system], indent=1))
         else:

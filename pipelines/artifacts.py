@@ -113,14 +113,18 @@ def digest(folder: str) -> str:
     return sha256(file_hashes(folder))
 
 
+def _text(path: str) -> str:
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
 @functools.cache
 def _imports(module: str) -> tuple[str, frozenset[str]]:
     """What of a module's source counts, as text, and the project's modules it imports."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return '', frozenset()
-    with open(spec.origin, encoding='utf-8') as file:
-        text = file.read()
+    text = _text(spec.origin)
     tree = ast.parse(text)
     found: set[str] = set()
     for node in ast.walk(tree):

@@ -22,7 +22,7 @@ def execute(context: stage.Context) -> None:
     from keras_models import layers
     from pipelines import checkpoints
     from pipelines.pipeline import fresh
-    from pipelines.serving.saved_model import check_hashes
+    from pipelines.serving.hashes import check_hashes
     config, examples = context.config, context.inputs['examples'].uri
     inference = with_newest(config.inference, config.model_spec.exported_models)
     for other in held(inference, config.model_spec.exported_models):

@@ -15,7 +15,7 @@ from pipelines.serving.layout import FORMAT, WARMUP
 def execute(context: stage.Context) -> None:
     from data_prep import records
     from pipelines.pipeline import fresh
-    from pipelines.serving.saved_model import check_hashes
+    from pipelines.serving.hashes import check_hashes
     folder = fresh(context.outputs['infra_blessing'])
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
     check_hashes(saved_model)

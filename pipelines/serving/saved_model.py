@@ -8,7 +8,8 @@ import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
 
 from data_prep import UserError
 from keras_models.protocol import ModelSpec
-from pipelines import artifacts, pusher, roles, strategy
+from pipelines import artifacts, roles, strategy
+from pipelines.serving.hashes import check_hashes
 from pipelines.serving.layout import DESCRIPTION
 
 
@@ -40,32 +41,6 @@ def load(path: str):
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
                         'remove it and push again.') from error
     return model
-
-
-def check_hashes(saved_model: str) -> None:
-    """Refuses a SavedModel whose files are not those that were recorded: it is a program, and runs when it is asked.
-
-    A pushed version has their hashes with it; those of an exported model are in its pipeline's metadata.
-
-    Raises:
-      UserError: they differ, or nothing is recorded of them.
-    """
-    if tf.io.gfile.exists(os.path.join(saved_model, pusher.RECORD)):
-        pusher.verify(saved_model)
-        return
-    folder = os.path.dirname(saved_model.rstrip('/'))
-    recorded, root = None, artifacts.root_of(folder)
-    if root:
-        place = os.path.join('/', *folder.split('/')[-3:])  # export/<execution>/model
-        with artifacts.opened(root) as store:
-            recorded = next((digest for _, uri, digest in store.digests('Model') if f'/{uri}'.endswith(place)), None)
-    if not recorded:
-        raise UserError(f'{saved_model} is not loaded, for nothing says which files it should have: it has no '
-                        f'{pusher.RECORD} and no pipeline recorded it; give a pushed version, or an exported model '
-                        'where its pipeline left it.')
-    if artifacts.digest(folder) != recorded:
-        raise UserError(f'{saved_model} is not loaded: its files are not those that were exported (SHA-256 differs); '
-                        f'remove {folder} and run the pipeline again.')
 
 
 def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
