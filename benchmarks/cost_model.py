@@ -108,7 +108,7 @@ def work(name: str, share: float) -> Work:
         return Work(growth.token_flops(LENGTH, model) * rows * LENGTH, module.parameters(model), rows, share)
     rows = resolved.input.rows
     flops = rows * module.flops_per_unit(model)
-    if not hasattr(module, 'costs'):
+    if not module.costs:
         return Work(flops, learned(model, module), rows, share)
     dense = [cost for cost in module.costs(model) if cost.name.startswith('fc')]
     return Work(flops, module.parameters(model), rows, share, 6 * rows * sum(cost.macs for cost in dense),

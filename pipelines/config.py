@@ -283,7 +283,7 @@ def _apply(raw: dict, override: str) -> None:
 def _spec(where: str, raw: dict, section: str) -> Any:
     """What the module of a section offers."""
     given = raw.get(section) or {}
-    name = given.get('module') if isinstance(given, dict) else None
+    name: Any = given.get('module') if isinstance(given, dict) else None
     try:
         return {'data': roles.data, 'model': roles.model}[section](name)
     except UserError as error:
