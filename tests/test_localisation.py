@@ -13,7 +13,7 @@ from keras_models.image import localiser, serving
 from keras_models.image.box_scorer import Judge
 from keras_models.image.localiser import Inference
 from keras_models.localisation import Config
-from pipelines import checkpoints, config, export
+from pipelines import checkpoints, config, export, roles
 from pipelines.pipeline import Pipeline
 from support.commands import command
 from support.tiny_classifier import Assets, jpeg, png
@@ -22,6 +22,7 @@ from support.vgg_weights import fill, published
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
 SEED = tf.constant([1, 2])
 PICTURES = [jpeg(height=50, width=90, seed=1), png(height=120, width=70, seed=2), jpeg(height=64, width=64, seed=3)]
+SPEC = roles.model('keras_models.localisation')
 
 
 def net_of(model_config, seed=0):
@@ -123,7 +124,7 @@ def test_it_begins_with_a_classification_net_but_for_the_last_layer(tmp_path):
         model_config = Config(**{**SMALL, **more})
         nets = localisation.build(model_config)
         drawn = nets['localiser'].get_layer('fc8').kernel.numpy()
-        checkpoints.start(nets, [str(path)], ['localiser'], localisation, model_config)
+        checkpoints.start(nets, [str(path)], ['localiser'], SPEC, model_config)
         return nets, drawn
     nets, drawn = start(tmp_path / 'classifier' / 'weights')
     for layer in ('conv1_1', 'conv5_2', 'fc6', 'fc7'):
@@ -148,7 +149,7 @@ def test_it_begins_with_the_weights_keras_applications_publishes(tmp_path):
     layers = published(tmp_path / 'vgg16.h5', vgg.Config(**{**SMALL, 'variant': 'D'}))
     nets = localisation.build(model_config)
     drawn = nets['localiser'].get_layer('fc8').kernel.numpy()
-    assert checkpoints.start(nets, [str(tmp_path / 'vgg16.h5')], ['localiser'], localisation, model_config) == []
+    assert checkpoints.start(nets, [str(tmp_path / 'vgg16.h5')], ['localiser'], SPEC, model_config) == []
     np.testing.assert_array_equal(nets['localiser'].get_layer('conv4_3').kernel, layers['block4_conv3'][0])
     np.testing.assert_array_equal(nets['localiser'].get_layer('fc7').bias, layers['fc2'][1])
     np.testing.assert_array_equal(nets['localiser'].get_layer('fc8').kernel, drawn)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from data_prep import UserError, records, wmt
 from keras_models import transformer, translator
-from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
+from pipelines import checkpoints, config, jit, loop, precision, report, roles, strategy, trainer
 from support import killed_runs
 from support.commands import ROOT, command
 
@@ -143,7 +143,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
         trainer.start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
-        checkpoints.find(examples, transformer)
+        checkpoints.find(examples, roles.model('keras_models.transformer'))
     foreign = str(tmp_path / 'foreign')
     shutil.copytree(first, foreign)
     with open(os.path.join(foreign, 'run.json'), 'w') as file:
