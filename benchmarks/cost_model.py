@@ -101,14 +101,14 @@ def work(name: str, share: float) -> Work:
     """A step of a configuration that ships, by its model's own counts."""
     from pipelines import config
     resolved = config.load(name)
-    model, module = resolved.model, resolved.model_module
+    model, module = resolved.model, resolved.model_spec
     if resolved.input.tokens:
         from benchmarks import growth
         rows = resolved.input.tokens // LENGTH // 32 * 32  # as --set input.rows_multiple_of=32 makes them
         return Work(growth.token_flops(LENGTH, model) * rows * LENGTH, module.parameters(model), rows, share)
     rows = resolved.input.rows
     flops = rows * module.flops_per_unit(model)
-    if not hasattr(module, 'costs'):
+    if not module.costs:
         return Work(flops, learned(model, module), rows, share)
     dense = [cost for cost in module.costs(model) if cost.name.startswith('fc')]
     return Work(flops, module.parameters(model), rows, share, 6 * rows * sum(cost.macs for cost in dense),

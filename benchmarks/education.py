@@ -35,7 +35,7 @@ from matplotlib.figure import Figure
 from data_prep import records
 from keras_models import lessons
 from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
-from pipelines import stage
+from pipelines import cli
 
 GAMES = 20  # of every machine at an examination by play
 TURNS = 1000  # between the seeds of two lessons, of which a turn counts one on
@@ -392,7 +392,7 @@ def main() -> None:
     flags.add_argument('--lessons', type=int, help=f'(default: 400 of Nim, 800 of noughts; for faked {FEW})')
     flags.add_argument('--seed', type=int, default=1)
     args = flags.parse_args()
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     run(args.name, args.out, args.machines, args.lessons, args.seed)
 
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from data_prep import records
 from keras_models.viton import chain, judge, try_on
-from pipelines import checkpoints, config, pipeline, stage, trainer
+from pipelines import checkpoints, cli, config, pipeline, stage, trainer
 
 VARIANTS = {'ALIAS': 'model.alias.masked=5', 'instance': 'model.alias.masked=0'}
 BINS = ('small', 'medium', 'large')
@@ -41,7 +41,7 @@ def scores(resolved: config.Config, path: str, examples: str) -> np.ndarray:
     """Of every person misaligned pixels, and L1 and SSIM of them: [people, 3]."""
     nets = try_on.build(resolved.model)
     checkpoints.restore(nets, path)
-    decode = resolved.data_module.decoder(examples, resolved.input, False)
+    decode = resolved.data_spec.decoder(examples, resolved.input, False)
 
     @tf.function(autograph=False)
     def one(serialized):
@@ -98,7 +98,7 @@ def main() -> None:
     flags.add_argument('--seeds', type=int, nargs='+', default=[1, 2])
     flags.add_argument('--out', required=True, help='a folder for runs and results; what is there is taken up again')
     args = flags.parse_args()
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     root = args.pipeline_root or os.path.join('runs', args.config)
     made = pipeline.Pipeline(config.load(args.config, args.overrides), root, [], []).run(stage.get('prepare'))
     examples = made['examples'].uri

@@ -227,10 +227,10 @@ def pipeline_pushers(out: pathlib.Path, destination: str) -> tuple[list[Callable
               for seed in (1, 2)]
     for flags in models:  # to elsewhere: what is watched is watched from its first push on
         subprocess.run([sys.executable, '-m', 'pipelines.run', *flags], check=True)
-    from pipelines import push, stage
+    from pipelines import cli, push
     models = [[*flags, '--set', f'push.destination={destination}'] for flags in models]
     for flags in models:  # imports, and hashes of sources, once for all forks
-        made = stage.open_pipeline(stage.parser('push', '').parse_args(flags))
+        made = cli.open_pipeline(cli.parser('push', '').parse_args(flags))
         for need in push.STAGE.needs:
             made.outputs(need)
 

@@ -7,11 +7,12 @@ import itertools
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from data_prep import UserError, archives, image_labels
+from data_prep.core.files import open_file, read
 
 PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
 BOXES = 'boxes'
@@ -68,17 +69,6 @@ def look_for(source: Source) -> None:
     if not archives.is_archive(source.path) and not tf.io.gfile.isdir(source.path):
         raise UserError(f'data.{source.split}: {source.path} is neither a folder nor a .tar, .tar.gz or .tgz; '
                         'unpack it and name the folder.')
-
-
-def open_file(path: str) -> IO[bytes]:
-    """For reading here and there: what is on this machine is not read ahead."""
-    return tf.io.gfile.GFile(path, 'rb') if '://' in path else open(path, 'rb')
-
-
-def read(file: str, offset: int, length: int) -> bytes:
-    with open_file(file) as stream:
-        stream.seek(offset)
-        return stream.read(length)
 
 
 def read_small(path: str) -> bytes:

@@ -18,6 +18,8 @@ from data_prep.input_pipeline import InputConfig
 
 SPLITS = splits.SPLITS
 UNIT = 'images'
+TASK = 'image'
+JOB = 'data_prep.imagenet_job'
 LABELS = 'labels.json'
 PIXELS = 'pixels.npz'
 SIDES = ('xmin', 'ymin', 'xmax', 'ymax')  # of boxes, in fractions of width and height
@@ -135,18 +137,6 @@ class Input(InputConfig):
             raise ValueError(f'scales: a picture of {self.scales[0]} pixels has no room for a crop of {self.crop}')
         if self.buckets or self.tokens:
             raise ValueError('pictures have no length: give rows, and neither buckets nor tokens')
-
-
-def prepare(config: Config, folder: str, argv: list[str]) -> dict:
-    """Runs the Beam job; see `imagenet_job.run`."""
-    from data_prep import imagenet_job
-    return imagenet_job.run(config, folder, argv)
-
-
-def build(pipeline, config: Config, folder: str) -> None:
-    """Adds the job's steps to a Beam pipeline and looks at no file; see `imagenet_job.build`."""
-    from data_prep import imagenet_job
-    imagenet_job.build(pipeline, config, folder)
 
 
 def decoder(folder: str, config: Input, training: bool) -> Callable:

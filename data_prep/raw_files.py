@@ -4,7 +4,6 @@ The list tells, years later, which data sets a file went into. A Beam job of its
 where they lie; an element is the names of some files, and they are read in parts, so memory does not grow with them.
 """
 import gzip
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -12,20 +11,10 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from data_prep import image_sources, records, splits
+from data_prep.core.files import sha256
 
 LIST = 'raw_files.jsonl.gz'
-_CHUNK = 1 << 22
 _AT_ONCE = 500  # files an element
-
-
-def sha256(path: str) -> tuple[str, int]:
-    """SHA-256 of a file, and its size in bytes."""
-    digest, size = hashlib.sha256(), 0
-    with image_sources.open_file(path) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return digest.hexdigest(), size
 
 
 def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:

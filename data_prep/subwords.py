@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from data_prep import UserError
+from data_prep.text.ids import BOS, EOS, PAD, UNK
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WORD = '▁'  # where one begins
 
 

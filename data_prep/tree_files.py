@@ -12,6 +12,7 @@ from typing import IO, NamedTuple, cast
 import tensorflow as tf
 
 from data_prep import UserError, archives, image_sources, splits, trees
+from data_prep.core import files
 
 ENDINGS = ('.mrg', '.parse', '.prd', '.psd', '.ptb', '.tree', '.trees')  # and the same with .gz
 EXTRA = 'extra'
@@ -106,7 +107,7 @@ def scan(source: Source, scratch: str, config) -> Iterator[Block]:
     first, found = 0, False
     for file in _files(source, scratch):
         found = True
-        with image_sources.open_file(file.path) as stream:
+        with files.open_file(file.path) as stream:
             runs = list[tuple[int, int, int]]()  # line, offset, bytes
             counts: dict[str, int] = {}
             for line, offset, _, size in _runs(stream, file.offset, file.length):
@@ -134,7 +135,7 @@ def _blocks(source: Source, file: _File, runs: list[tuple[int, int, int]], count
 def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...], str | None]]:
     """The records of a block, as `text_files.Record` has them: words, linear tree and kind, or why it is no tree."""
     source = Source(block.listed, '')
-    with image_sources.open_file(block.path) as stream:
+    with files.open_file(block.path) as stream:
         for line, offset, text, size in _runs(stream, block.offset, block.length):
             line, offset = block.line + line - 1, block.start + offset
             if _split(source, config, block.file, line) == block.split:
@@ -207,7 +208,7 @@ def _files(source: Source, scratch: str) -> Iterator[_File]:
             yield _File(name, found.file, found.offset, found.length)
             continue
         plain = os.path.join(scratch, f'{number}.txt')
-        with image_sources.open_file(found.file) as packed, tf.io.gfile.GFile(plain, 'wb') as target:
+        with files.open_file(found.file) as packed, tf.io.gfile.GFile(plain, 'wb') as target:
             packed.seek(found.offset)
             for part in archives.plain(cast(IO[bytes], _Range(packed, found.length)), name):
                 target.write(part)

@@ -16,6 +16,8 @@ SPLITS = wmt.SPLITS
 LENGTHS = wmt.LENGTHS
 SUBWORDS = wmt.SUBWORDS
 UNIT = 'trees'
+TASK = 'tree'
+JOB = 'data_prep.treebank_job'
 METRICS = ('complete_match', 'well_formed', 'bracket_precision', 'bracket_recall', 'right_branching_f1', 'bracket_f1')
 Input = InputConfig
 decoder, decode = wmt.decoder, wmt.decode
@@ -76,18 +78,6 @@ class Config(subwords.Config):
             found += [tree_files.above(path)] if '://' in path else tree_files.outermost(path)
         given = [self.subword_model] if split == 'train' and self.subword_model else []
         return list(dict.fromkeys([*found, *given]))
-
-
-def prepare(config: Config, folder: str, argv: list[str]) -> dict:
-    """Runs the Beam job; see `treebank_job.run`."""
-    from data_prep import treebank_job
-    return treebank_job.run(config, folder, argv)
-
-
-def build(pipeline, config: Config, folder: str) -> None:
-    """Adds the job's steps to a Beam pipeline and looks at no file; see `treebank_job.build`."""
-    from data_prep import treebank_job
-    treebank_job.build(pipeline, config, folder)
 
 
 def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:

@@ -16,6 +16,8 @@ from data_prep.input_pipeline import InputConfig
 
 SPLITS = splits.SPLITS
 UNIT = 'images'
+TASK = 'try_on'
+JOB = 'data_prep.tryon_job'
 
 
 @dataclasses.dataclass
@@ -96,18 +98,6 @@ class Input(InputConfig):
             raise ValueError(f'size must be a height and a width; it is {self.size}')
         if self.buckets or self.tokens:
             raise ValueError('pictures have no length: give rows, and neither buckets nor tokens')
-
-
-def prepare(config: Config, folder: str, argv: list[str]) -> dict:
-    """Runs the Beam job; see `tryon_job.run`."""
-    from data_prep import tryon_job
-    return tryon_job.run(config, folder, argv)
-
-
-def build(pipeline, config: Config, folder: str) -> None:
-    """Adds the job's steps to a Beam pipeline and looks at no file; see `tryon_job.build`."""
-    from data_prep import tryon_job
-    tryon_job.build(pipeline, config, folder)
 
 
 # In [-1, 1].

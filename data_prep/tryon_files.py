@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from data_prep import UserError, image_sources
+from data_prep import UserError
+from data_prep.core import files
 
 # What each folder may be called; of several that are there, the first is read.
 FOLDERS = {'image': ('image',), 'cloth': ('cloth',), 'cloth_mask': ('cloth-mask', 'cloth_mask'),
@@ -74,7 +75,7 @@ def pairs(path: str) -> Iterator[Pair]:
     Raises:
       UserError: it is not text.
     """
-    with image_sources.open_file(path) as file:
+    with files.open_file(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 names = line.decode('utf-8-sig').split()
@@ -131,7 +132,7 @@ def read(folders: dict[str, str], person: str, garment: str) -> dict[str, File]:
 
 def _content(path: str) -> File | None:
     try:
-        return File(path, image_sources.read(path, 0, -1))
+        return File(path, files.read(path, 0, -1))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, tf.errors.NotFoundError):
         return None
     except OSError as error:

@@ -17,6 +17,8 @@ SPLITS = ('train', 'validation', 'test')
 LENGTHS = ('inputs', 'targets')
 SUBWORDS = 'subwords.model'
 UNIT = 'pairs'
+TASK = 'text'
+JOB = 'data_prep.wmt_job'
 Input = InputConfig
 
 
@@ -80,18 +82,6 @@ class Config(subwords.Config):
         paths = [archives.split(os.path.join(self.folder, file))[0] for file in getattr(self, split)]
         given = [self.subword_model] if split == 'train' and self.subword_model else []
         return list(dict.fromkeys([*paths, *given]))
-
-
-def prepare(config: Config, folder: str, argv: list[str]) -> dict:
-    """Runs the Beam job; see `wmt_job.run`."""
-    from data_prep import wmt_job
-    return wmt_job.run(config, folder, argv)
-
-
-def build(pipeline, config: Config, folder: str) -> None:
-    """Adds the job's steps to a Beam pipeline and looks at no file; see `wmt_job.build`."""
-    from data_prep import wmt_job
-    wmt_job.build(pipeline, config, folder)
 
 
 def decoder(folder: str, config: InputConfig, training: bool) -> Callable:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from data_prep import UserError
-from data_prep.subwords import EOS, UNK
+from data_prep.text.ids import EOS, UNK
 
 MARK = '▁'
 _SPECIAL = 4

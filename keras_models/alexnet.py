@@ -264,5 +264,4 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
 UNIT, METRICS = classification.UNIT, classification.METRICS
 build, loss_fn = classification.build, classification.loss_fn
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
-Inference, check = classification.Inference, classification.check
-serving, predict = classification.serving, classification.predict
+TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

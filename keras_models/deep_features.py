@@ -2,7 +2,7 @@
 
 What the last hidden layer of a trained classifier says of a picture, as a vector of unit length, and a linear support
 vector machine that learns from such vectors what the net was not taught. It works for every net that
-`classification.Classifier` exports.
+`image.serving.Classifier` exports.
 """
 import itertools
 from collections.abc import Iterable, Sequence

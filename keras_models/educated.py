@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_models import ModelError, games, reason
 from keras_models.learning_machine import NONE, Machines, favourites
 from keras_models.lessons import mark, match, opponent, opponents
+from keras_models.school import Config, check_game
 
 GAMES = 1000  # played of each kind by a judge, every other one begun by the machine
 _FELT = ('pain', '', 'pleasure')
@@ -107,6 +108,17 @@ def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -
             yield {'answers': [move.decode()], 'memories': [text.decode() for text in memories if text]}
 
 
+def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
+    """The machine of the highest degree of education, alone, to be asked.
+
+    Raises:
+      ModelError: the data set is of another game.
+    """
+    check_game(config, assets.game, assets.options)
+    best = int(tf.argmax(nets['register'].degree))
+    return Player(nets['machines'].alone(best), inference, jit)
+
+
 class Judge:
     """An educated machine's degree of education on papers it was not chosen by, and how it fares in play.
 
@@ -151,6 +163,10 @@ class Judge:
         halves = tf.function(lambda: tf.concat([half(True, 1), half(False, 2)], 0), autograph=False)()
         good = halves >= 0 if kind == 'perfect' else halves > 0
         return float(tf.reduce_mean(tf.cast(good, tf.float32)))
+
+    def slices(self) -> list[dict]:
+        """None: positions are sliced by what the data set says of them."""
+        return []
 
     def protocol(self) -> dict[str, str]:
         """How each metric was computed."""

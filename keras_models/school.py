@@ -8,14 +8,13 @@ import dataclasses
 import tensorflow as tf
 
 from keras_models import ModelError, games, layers, learning_machine
-from keras_models.educated import Inference, Judge, Player, predict
 from keras_models.learning_machine import Machines
 from keras_models.lessons import Term, opponents
 
 UNIT = 'games'
+TASKS = ('play',)
+SERVING = SCORER = 'keras_models.educated'
 INSTEAD = {'train': 'educate'}  # the stage that takes another's place
-
-__all__ = ['Config', 'INSTEAD', 'Inference', 'Judge', 'Register', 'UNIT', 'build', 'parameters', 'predict', 'serving']
 
 
 @dataclasses.dataclass
@@ -87,14 +86,3 @@ def check_game(config: Config, game: str, options: dict) -> None:
     if games.make(game, options) != games.make(str(config.game), config.options):
         raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
                          f'{game} with {options}; leave it out to take that one.')
-
-
-def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
-    """The machine of the highest degree of education, alone, to be asked.
-
-    Raises:
-      ModelError: the data set is of another game.
-    """
-    check_game(config, assets.game, assets.options)
-    best = int(tf.argmax(nets['register'].degree))
-    return Player(nets['machines'].alone(best), inference, jit)

@@ -5,7 +5,6 @@ Names are the paper's symbols. `Stacks` holds encoder and decoder as plain funct
 (`keras_models/translator.py`). Training and cached decoding are therefore the same code.
 """
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import Literal
 
@@ -18,12 +17,8 @@ from keras_models.layers import Dropout, seed_input
 
 PAD, BOS, EOS = 0, 1, 2
 UNIT = 'tokens'
+TASKS, SERVING = ('text', 'tree'), 'keras_models.translator'
 METRICS = ('bleu', 'bleu_tokenised', 'exact_match')  # the last is the one shown by slice
-
-# Batches that `predict` decodes at once on a CPU, each by its part of the cores. A step of a small model is hundreds of
-# operations too short to be divided: 1,000 captions (d_model 128) took two cores 12.3 s one batch after another, 9.8 s
-# two at once with both cores for each, and 7.5 s with one core for each.
-AT_ONCE = min(4, os.cpu_count() or 1)
 
 # Where tensor2tensor's transformer_base_v3, the code behind the published results, differs from the paper's text.
 PRESETS: dict[str, dict] = {
@@ -90,20 +85,6 @@ class Config:
                              'choose another h, or give d_k and d_v')
         self.d_k = self.d_k or self.d_model // self.h
         self.d_v = self.d_v or self.d_model // self.h
-
-
-@dataclasses.dataclass
-class Inference:
-    """How a trained model is asked (section 6.1): beam search with length penalty `alpha`, answers at most
-    `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are read."""
-    beam_size: int = 4
-    alpha: float = 0.6
-    extra_length: int = 50
-    max_input_length: int = 256
-
-    def words(self) -> list[str]:
-        return [f'beam {self.beam_size}', f'length penalty alpha {self.alpha:g}',
-                f'at most {self.extra_length} tokens longer than the input']
 
 
 class SharedEmbedding(keras.layers.Layer):
@@ -377,15 +358,3 @@ def flops_per_unit(config: Config) -> int:
     """Training operations a source-target token pair: 6 for every parameter, forward and backward (Kaplan et al. 2020,
     2.1). The attention products, which grow with the length, are left out: under 5% at length 64 for the base model."""
     return 6 * parameters(config)
-
-
-def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer, jit: bool) -> tf.Module:
-    """What is exported: text in, text out. See `translator.Translation`."""
-    from keras_models import translator
-    return translator.Translation(nets, config, inference, tokenizer, jit)
-
-
-def predict(model, lines, batch_size: int = 128, jit: bool = False) -> list[dict]:
-    """Answers of a loaded SavedModel. See `translator.predict`."""
-    from keras_models import translator
-    return translator.predict(model, lines, batch_size, jit)

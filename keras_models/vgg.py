@@ -237,5 +237,4 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 UNIT, METRICS = classification.UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
-Inference, check = classification.Inference, classification.check
-serving, predict = classification.serving, classification.predict
+TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

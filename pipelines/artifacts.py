@@ -18,14 +18,25 @@ import tensorflow as tf
 from ml_metadata import errors, metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from data_prep import UserError, raw_files, records
+from data_prep import UserError, records
+from data_prep.core import files
 
 STORE = 'metadata.sqlite'
 _PACKAGES = ('pipelines', 'data_prep', 'keras_models')
-# The frame does not change what a stage computes; a better message in it must not cost a training run.
-_FRAME = ('pipelines', 'pipelines.stage', 'pipelines.pipeline', 'pipelines.artifacts', 'pipelines.config',
-          'pipelines.explain', 'pipelines.report', 'pipelines.answers', 'pipelines.data_section', 'pipelines.figures',
-          'pipelines.pictures')
+# Modules that no stage's hash contains, each with the reason why it cannot change what a stage computes.
+FRAME = {
+    **dict.fromkeys(('pipelines', 'pipelines.stage', 'pipelines.pipeline', 'pipelines.artifacts'),
+                    'looks up, skips and records; a better message in it must not cost a training run'),
+    **dict.fromkeys(('pipelines.cli', 'pipelines.beam_flags', 'pipelines.dataflow'),
+                    'reads flags; which runner a job has changes no byte of a data set'),
+    **dict.fromkeys(('pipelines.config', 'pipelines.roles', 'keras_models.protocol', 'data_prep.core.protocol'),
+                    'resolves the configuration, whose values are in the fingerprint'),
+    **dict.fromkeys(('pipelines.progress', 'pipelines.explain'), 'prints'),
+    'pipelines.teacher': 'a person\'s lessons, which no stage gives',
+    **dict.fromkeys(('pipelines.report', 'pipelines.answers', 'pipelines.data_section', 'pipelines.figures',
+                     'pipelines.pictures'), 'draws what was found; the gate does not look at it')}
+# Files that are copied into outputs as they are, so that their comments and layout count.
+_COPIED = 'pipelines.serving_kit'
 _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelRun', 'Model', 'ModelEvaluation',
           'ModelBlessing', 'InfraBlessing', 'PushedModel', 'Report')
 _ARTIFACT_PROPERTIES = {'digest': mlmd.STRING, 'key': mlmd.STRING}
@@ -78,10 +89,10 @@ def sha256(value: Any) -> str:
 def file_hashes(folder: str) -> dict[str, str]:
     """SHA-256 of every file below `folder`, by path relative to it."""
     hashes = {}
-    for directory, _, files in tf.io.gfile.walk(folder):
-        for file in files:
+    for directory, _, names in tf.io.gfile.walk(folder):
+        for file in names:
             path = os.path.join(directory, file)
-            hashes[os.path.relpath(path, folder)] = raw_files.sha256(path)[0]
+            hashes[os.path.relpath(path, folder)] = files.sha256(path)[0]
     return hashes
 
 
@@ -102,14 +113,19 @@ def digest(folder: str) -> str:
     return sha256(file_hashes(folder))
 
 
+def _text(path: str) -> str:
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
 @functools.cache
 def _imports(module: str) -> tuple[str, frozenset[str]]:
-    """A module's syntax tree as text (comments and layout do not count) and the project's modules it imports."""
+    """What of a module's source counts, as text, and the project's modules it imports."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return '', frozenset()
-    with open(spec.origin, encoding='utf-8') as file:
-        tree = ast.parse(file.read())
+    text = _text(spec.origin)
+    tree = ast.parse(text)
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -117,7 +133,27 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.update([node.module, *(f'{node.module}.{alias.name}' for alias in node.names)])
     own = {name for name in found if name.split('.')[0] in _PACKAGES and _is_module(name)}
-    return ast.dump(tree), frozenset(own)
+    if module == _COPIED:
+        text = sha256({path: digest for path, digest in file_hashes(os.path.dirname(spec.origin)).items()
+                       if not path.startswith('__pycache__')})
+    return text if module.startswith(_COPIED) else _tree(tree), frozenset(own)
+
+
+def _tree(tree: ast.Module) -> str:
+    """A syntax tree as text, without docstrings: neither they nor comments nor layout change what is computed."""
+    def is_text(line: ast.stmt) -> bool:
+        return (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+                and isinstance(line.value.value, str))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [line for line in node.body if not is_text(line)]
+    return ast.dump(tree)
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Those a module is in, which are imported before it."""
+    while module := module.rpartition('.')[0]:
+        yield module
 
 
 def _is_module(name: str) -> bool:
@@ -129,16 +165,25 @@ def _is_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def source_hash(modules: Iterable[str]) -> str:
-    """Hash of these modules and every module of the project they import, also inside functions."""
+def closure(modules: Iterable[str]) -> dict[str, str]:
+    """These modules and every module of the project they import, also inside functions, less `FRAME`.
+
+    Returns:
+      Module -> what of its source counts.
+    """
     seen: dict[str, str] = {}
     todo = list(modules)
     while todo:
         module = todo.pop()
-        if module not in seen and module not in _FRAME:
+        if module not in seen and module not in FRAME:
             seen[module], imported = _imports(module)
-            todo.extend(imported)
-    return sha256(seen)
+            todo.extend([*imported, *_packages(module)])
+    return seen
+
+
+def source_hash(modules: Iterable[str]) -> str:
+    """Hash of the sources in the `closure` of these modules."""
+    return sha256(closure(modules))
 
 
 @functools.cache

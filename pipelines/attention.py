@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli
 
 KINDS = {('encoder', 'self_attention'): 'Encoder, self-attention',
          ('decoder', 'self_attention'): 'Decoder, self-attention',
@@ -31,14 +31,14 @@ def look(pipeline, sentence: str, target: str = '') -> tuple[dict, list[str], li
     from keras_models import attention_maps, transformer, translator
     from pipelines import checkpoints
     from pipelines import config as configs
-    if pipeline.config.model_module is not transformer:
-        raise UserError(f'{pipeline.config.model_module.__name__} has no attention; give a configuration whose model '
+    if pipeline.config.model_spec.name != transformer.__name__:
+        raise UserError(f'{pipeline.config.model_spec.name} has no attention; give a configuration whose model '
                         'is keras_models.transformer.')
     run, examples = pipeline.outputs('train')['model_run'], pipeline.outputs('prepare')['examples'].uri
     config = configs.with_data_set(pipeline.config, records.read_manifest(examples))
     nets = transformer.build(config.model)
     checkpoints.restore(nets, os.path.join(run.uri, 'weights'))
-    pieces, tokenizer = subwords.pieces(wmt.subword_model(examples)), config.data_module.assets(examples)
+    pieces, tokenizer = subwords.pieces(wmt.subword_model(examples)), config.data_spec.assets(examples)
 
     def ids(text):
         return tokenizer.tokenize(tf.constant([text])).to_tensor()
@@ -143,17 +143,17 @@ svg { max-width: 46rem; flex: 1 1 24rem; }'''
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('attention', __doc__ or '')
+    flags = cli.parser('attention', __doc__ or '')
     flags.add_argument('sentence', help='what the model reads')
     flags.add_argument('--target', default='', help='what it is to have said (default: what it says)')
     flags.add_argument('--out', metavar='DIR', default='attention', help='where to (default: attention)')
     args = flags.parse_args(argv)
 
     def work():
-        pipeline = stage.open_pipeline(args)
+        pipeline = cli.open_pipeline(args)
         if not args.explain:
             print(write(*look(pipeline, args.sentence, args.target), args.out))
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

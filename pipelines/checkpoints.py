@@ -9,7 +9,6 @@ A checkpoint counts by its hashes: a write that was killed left none, and a byte
 import json
 import os
 import re
-import types
 from collections.abc import Container, Sequence
 
 import numpy as np
@@ -18,9 +17,11 @@ from google.protobuf import message
 from tensorflow import keras
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from data_prep import UserError, raw_files, records
+from data_prep import UserError, records
+from data_prep.core import files
 from keras_models import checkpoint_file
 from keras_models.layers import by_name
+from keras_models.protocol import ModelSpec
 from pipelines import artifacts
 
 HASHES = '.sha256'
@@ -102,7 +103,7 @@ def _damage(path: str) -> str | None:
 
 def _hashes(path: str) -> dict[str, str]:
     """SHA-256 of a checkpoint's files, by name."""
-    return {os.path.basename(path) + suffix: raw_files.sha256(path + suffix)[0]
+    return {os.path.basename(path) + suffix: files.sha256(path + suffix)[0]
             for other, suffix in sorted(_files(os.path.dirname(path)))
             if other == path and suffix != HASHES and _SUFFIXES.fullmatch(suffix)}
 
@@ -145,16 +146,16 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
             variable.assign(_tensor(reader, path, keys[net, name]))
 
 
-def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: types.ModuleType,
+def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: ModelSpec,
           config) -> list[str]:
     """Sets the nets to the weights training begins with, each to those of the first of `paths` that holds it.
 
     Args:
       paths: as `find` gives them. Weights of other nets are taken as the paper's module knows how to: a file of its
-        `foreign_weights`, or a checkpoint of another net of the paper by its `start_from`, where it may be called
-        otherwise (`STARTS_AS`).
+        `weight_readers`, or a checkpoint of another net of the paper by its `warm_start`, where it may be called
+        otherwise (`warm_start_names`).
       learning: the nets that may do without; the others cannot be of any use as they are.
-      model: the model module.
+      model: what the paper's module offers.
       config: the model's.
 
     Returns:
@@ -163,7 +164,7 @@ def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Containe
     Raises:
       UserError: as `restore`; the module says what does not fit; or there are no weights for a net that does not learn.
     """
-    waiting, starts_as = dict(nets), getattr(model, 'STARTS_AS', {})
+    waiting, starts_as = dict(nets), model.warm_start_names
     for path in paths:
         held = waiting if _foreign(path, model) else {net for net, _ in _keys(_reader(path), path)}
         given = {name: waiting.pop(name) for name in [*waiting] if {name, starts_as.get(name)} & {*held}}
@@ -177,19 +178,19 @@ def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Containe
     return [*waiting]
 
 
-def _foreign(path: str, model: types.ModuleType):
+def _foreign(path: str, model: ModelSpec):
     """What reads a file of that suffix, if the model's module can."""
-    return getattr(model, 'foreign_weights', {}).get(os.path.splitext(path)[1])
+    return model.weight_readers.get(os.path.splitext(path)[1])
 
 
-def _start(nets: dict[str, keras.Model], path: str, model: types.ModuleType, config) -> None:
+def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config) -> None:
     try:
         if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():
                 for name, value in weights.items():
                     by_name(nets)[net][name.replace('/', ':')].assign(value)
-        elif hasattr(model, 'start_from') and not fits(nets, path):
-            model.start_from(nets, read(path))
+        elif model.warm_start and not fits(nets, path):
+            model.warm_start(nets, read(path))
         else:
             restore(nets, path)
     except ValueError as error:
@@ -251,16 +252,15 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
     return found
 
 
-def sources(init_from: str | Sequence[str], model: types.ModuleType) -> list[str]:
+def sources(init_from: str | Sequence[str], model: ModelSpec) -> list[str]:
     """Where the weights are that `train.init_from` names, as `find` gives them."""
     named = [init_from] if isinstance(init_from, str) else init_from
     return [find(path, model) for path in named if path]
 
 
-def find(path: str, model: types.ModuleType) -> str:
+def find(path: str, model: ModelSpec) -> str:
     """The weights in what a user may name: a checkpoint, a ModelRun, an exported model, a folder of pushed versions, a
-    pipeline root, whose newest training run it is, or a file that the model's module can read (`foreign_weights`, a
-    reader by suffix).
+    pipeline root, whose newest training run it is, or a file that the model's module can read (`weight_readers`).
 
     Raises:
       UserError: there is none.
@@ -292,7 +292,7 @@ def recorded(weights: str) -> dict:
     return {}
 
 
-def foreign(init_from: str | Sequence[str], model: types.ModuleType) -> dict:
+def foreign(init_from: str | Sequence[str], model: ModelSpec) -> dict:
     """Whose weights, under which licence, `train.init_from` names, if not ours: it stays with all that comes of it."""
     found = [given for path in sources(init_from, model) if (given := recorded(path).get('foreign'))]
     several = {key: [*dict.fromkeys(each[key] for each in found)] for key in ('source', 'licence')}

@@ -8,7 +8,6 @@ its annotation. A file with `extends: NAME` holds only what differs from that on
 """
 import dataclasses
 import difflib
-import importlib
 import importlib.resources
 import os
 import re
@@ -21,6 +20,9 @@ import yaml
 from official.modeling import hyperparams
 
 from data_prep import UserError
+from data_prep.core.protocol import DataSpec
+from keras_models.protocol import ModelSpec
+from pipelines import roles
 
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
@@ -90,9 +92,6 @@ class PushConfig:
 _SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
                               'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
 _MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'drops')
-_MODULES = {'data': 'data_prep', 'model': 'keras_models'}
-_OWNED = {'data': ('data', 'Config'), 'input': ('data', 'Input'),  # section: (whose module has its keys, their class)
-          'model': ('model', 'Config'), 'inference': ('model', 'Inference')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +99,14 @@ class Config:
     """A resolved configuration. `data`, `input`, `model` and `inference` are instances of their modules' own classes.
 
     Attributes:
+      is_demo: whether stages make what is missing before them on the way; no file inherits it.
       source: the file it came from.
+      data_spec, model_spec: what the modules of data and model offer.
       values: the same as plain nested dicts, for fingerprints, lineage and `--explain`.
     """
     name: str
     seed: int
+    is_demo: bool
     data: Any
     input: Any
     model: Any
@@ -116,17 +118,13 @@ class Config:
     push: PushConfig
     source: str
     values: dict
-    data_module: types.ModuleType
-    model_module: types.ModuleType
-
-    @property
-    def is_demo(self) -> bool:
-        return self.values['name'].startswith('demo_')
+    data_spec: DataSpec
+    model_spec: ModelSpec
 
     @property
     def makes_its_data(self) -> bool:
         """Whether nothing has to be fetched to prepare it."""
-        return not any(self.data.files(split) for split in self.data_module.SPLITS)
+        return not any(self.data.files(split) for split in self.data_spec.splits)
 
 
 class _Loader(yaml.SafeLoader):
@@ -166,12 +164,17 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     for override in overrides:
         _apply(raw, override)
     where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
-    modules = {section: _module(where, raw, section) for section in _MODULES}
-    template = _template(modules, {section: raw.get(section) or {} for section in _MODULES})
+    specs = {section: _spec(where, raw, section) for section in roles.PACKAGES}
+    data, model = specs['data'], specs['model']
+    if data.task not in model.tasks:
+        raise UserError(f'{where}: data.module: {data.name} prepares data for the task {data.task}, and '
+                        f'{model.name} is for {" and ".join(model.tasks)}; choose another data.module or model.module.')
+    owned = {'data': data.config, 'input': data.input, 'model': model.config, 'inference': model.inference}
+    template = _template(specs, owned, {section: raw.get(section) or {} for section in specs})
     _check(where, raw, template, '')
     _empty_lists(template, raw)
     template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
-    for field in dataclasses.fields(modules['model'].Config):  # an empty model key follows the data's of the same name
+    for field in dataclasses.fields(model.config):  # an empty model key follows the data's of the same name
         for section in (template.data, template.input):
             if getattr(template.model, field.name) is None and hasattr(section, field.name):
                 template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
@@ -184,14 +187,14 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     if values['name'] in ('', '.', '..') or '/' in values['name']:
         raise UserError(f'{where}: name must be that of a folder; it is {values["name"]!r}.')
     sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
-    for section, (owner, cls) in _OWNED.items():
+    for section, cls in owned.items():
         keys = {key: value for key, value in values[section].items() if key != 'module'}
         try:
-            sections[section] = getattr(modules[owner], cls)(**keys)
+            sections[section] = cls(**keys)
         except (ValueError, ArithmeticError) as error:
             raise UserError(f'{where}: {section}: {error}') from error
-    return Config(name=values['name'], seed=values['seed'], source=source, values=values,
-                  data_module=modules['data'], model_module=modules['model'], **sections)
+    return Config(name=values['name'], seed=values['seed'], is_demo=values['is_demo'], source=source, values=values,
+                  data_spec=data, model_spec=model, **sections)
 
 
 def empty_keys(config: Config) -> list[str]:
@@ -230,6 +233,7 @@ def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
     if not isinstance(raw, dict):
         raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
     raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
+    raw.setdefault('is_demo', False)
     parent = raw.pop('extends', None)
     if parent is None:
         return source, raw
@@ -276,32 +280,25 @@ def _apply(raw: dict, override: str) -> None:
     raw[last] = value
 
 
-def _module(where: str, raw: dict, section: str):
-    package = _MODULES[section]
-    name = (raw.get(section) or {}).get('module') if isinstance(raw.get(section) or {}, dict) else None
-    if not isinstance(name, str) or not re.fullmatch(rf'{package}(\.\w+)+', name):
-        raise UserError(f'{where}: {section}.module must name a module of {package}, as {package}.<name>; '
-                        f'it is {name!r}.')
+def _spec(where: str, raw: dict, section: str) -> Any:
+    """What the module of a section offers."""
+    given = raw.get(section) or {}
+    name: Any = given.get('module') if isinstance(given, dict) else None
     try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise UserError(f'{where}: {section}.module: there is no {name}.') from error
-    if missing := [cls for owner, cls in _OWNED.values() if owner == section and not hasattr(module, cls)]:
-        raise UserError(f'{where}: {section}.module: {name} has no {missing[0]}, so it cannot be a {section} section.')
-    return module
+        return {'data': roles.data, 'model': roles.model}[section](name)
+    except UserError as error:
+        raise UserError(f'{where}: {error}') from error
 
 
-def _template(modules: dict, raw: dict[str, dict]) -> hyperparams.Config:
+def _template(specs: dict, owned: dict[str, type], raw: dict[str, dict]) -> hyperparams.Config:
     """All defaults as one hyperparams.Config, a module's preset applied before the file's own values."""
-    fields = [('name', str, ''), ('seed', int, 1)]
-    sections = {section: getattr(modules[owner], cls) for section, (owner, cls) in _OWNED.items()} | _SECTIONS
-    presets = {}
-    for section, module in modules.items():
-        sections[section] = dataclasses.make_dataclass(
-            section, [('module', str, module.__name__)], bases=(module.Config,))
-        known = getattr(module, 'PRESETS', {})
-        preset = raw[section].get('preset', getattr(module.Config, 'preset', None))
-        presets[section] = known.get(preset, {}) if isinstance(preset, str) else {}
+    fields = [('name', str, ''), ('seed', int, 1), ('is_demo', bool, False)]
+    sections, presets = owned | _SECTIONS, {}
+    for section, spec in specs.items():
+        sections[section] = dataclasses.make_dataclass(section, [('module', str, spec.name)], bases=(spec.config,))
+    known, default = specs['model'].presets, {field.name: field.default for field in dataclasses.fields(owned['model'])}
+    preset = raw['model'].get('preset', default.get('preset'))
+    presets['model'] = known.get(preset, {}) if isinstance(preset, str) else {}
     for section, cls in sections.items():
         params: Any = dataclasses.dataclass(type(section, (cls, hyperparams.Config), {'__post_init__': _post_init}))
         fields.append((section, params, dataclasses.field(default_factory=params)))

@@ -23,7 +23,7 @@ def gather(context, manifest: dict) -> dict:
     config, examples, counts = context.config, context.inputs['examples'].uri, manifest['counts']
     lengths = _lengths(examples, manifest)
     columns = {name for numbers in counts.values() for name in numbers if not name.startswith('in_')}
-    splits = [split for split in config.data_module.SPLITS if split in counts]
+    splits = [split for split in config.data_spec.splits if split in counts]
     return {
         'counts': {split: counts[split] for split in splits},
         'columns': sorted(columns, key=lambda name: (name != 'read', name != 'written', name)),
@@ -64,7 +64,7 @@ def _statistics(context, manifest: dict) -> dict:
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
     found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
     of = statistics.called(usual)
-    for split in (name for name in context.config.data_module.SPLITS if name in manifest['splits']):
+    for split in (name for name in context.config.data_spec.splits if name in manifest['splits']):
         stored = _read(folders['statistics'], split, 'FeatureStats.pb', statistics_pb2.DatasetFeatureStatisticsList)
         if stored:
             found[split] = stored.datasets[0]
@@ -145,7 +145,7 @@ def _frequent(context, name: str, histogram, manifest: dict) -> list[tuple[str, 
     total = sum(bucket.sample_count for bucket in histogram)
     shown = [(bucket.label, bucket.sample_count / total) for bucket in histogram[:SHOWN + 4]]
     if shown and name in manifest['lengths'] and 'vocabulary' in manifest:
-        tokenizer = context.config.data_module.assets(context.inputs['examples'].uri)
+        tokenizer = context.config.data_spec.assets(context.inputs['examples'].uri)
         texts = tokenizer.detokenize(tf.constant([[int(label)] for label, _ in shown], tf.int32)).numpy()
         shown = [(text.decode(errors='replace'), fraction) for text, (_, fraction) in zip(texts, shown)]
     return [(text, fraction) for text, fraction in shown if text.strip()][:SHOWN]

@@ -7,7 +7,7 @@ With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
 """
 import sys
 
-from pipelines import stage
+from pipelines import cli, stage
 
 
 def execute(context: stage.Context) -> None:
@@ -20,36 +20,33 @@ def check(config) -> None:
     """Refuses what does not learn by play, or not so."""
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
-        raise UserError(f'{config.model_module.__name__} does not learn by play; run `python -m pipelines.train`.')
+        raise UserError(f'{config.model_spec.name} does not learn by play; run `python -m pipelines.train`.')
     if config.train.strategy != 'one_device' or config.train.init_from:
         raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
                         'by play.')
-    if not hasattr(config.data, 'game'):
-        raise UserError(f'data.module: {config.data_module.__name__} has no game to learn; '
-                        'give data_prep.examination.')
-    config.model_module.check_game(config.model, config.data.game, config.data.options)
+    config.model_spec.check_game(config.model, config.data.game, config.data.options)
 
 
 STAGE = stage.Stage('educate', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
-                    sections=('model', 'input', 'train'), check=check)
+                    sections=('model', 'input', 'train'), roles=('data', 'model'), check=check)
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('educate', __doc__ or '')
+    flags = cli.parser('educate', __doc__ or '')
     flags.add_argument('--teacher', action='store_true', help='teach the best of the machines yourself, by keyboard')
     args, rest = flags.parse_known_args(argv)
     if not args.teacher or args.explain:
-        stage.main(STAGE, flags, argv)
+        cli.main(STAGE, flags, argv)
         return
     if rest:
         flags.error(f'unknown argument {rest[0]}')
 
     def work():
-        pipeline = stage.open_pipeline(args)
+        pipeline = cli.open_pipeline(args)
         STAGE.check(pipeline.config)
         from pipelines import teacher
         teacher.teach(pipeline, sys.stdin, sys.stdout)
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

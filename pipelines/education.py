@@ -26,7 +26,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
     """
 
     def __init__(self, config: Config, examples: str):
-        self.config, self.strategy, self.model = config, tf.distribute.get_strategy(), config.model_module
+        self.config, self.strategy, self.model = config, tf.distribute.get_strategy(), config.model_spec
         self.nets = self.model.build(config.model)
         self.machines, self.register = self.nets['machines'], self.nets['register']
         self.machines.supply_tapes(config.seed)
@@ -87,7 +87,7 @@ def _papers(config: Config, examples: str):
     """Positions and the moves of perfect play, of `input.rows` records spread over the validation split."""
     split = records.open_split(examples, 'validation')
     ids = range(0, len(split), max(1, math.ceil(len(split) / config.input.rows)))
-    decode = config.data_module.decoder(examples, config.input, False)
+    decode = config.data_spec.decoder(examples, config.input, False)
     papers = decode(tf.constant(split.read(ids)), None, None)
     known = tf.reduce_any(papers['best'], 1)
     return tf.boolean_mask(papers['position'], known), tf.boolean_mask(papers['best'], known)
@@ -101,7 +101,7 @@ def educate(config: Config, examples: str, run: str) -> dict:
     education = Education(config, examples)
     started = loop.start(education, run)
     seconds = time.monotonic()
-    with Progress(education.global_step, config.train.steps, education.model.UNIT, 'educate', 'won') as progress:
+    with Progress(education.global_step, config.train.steps, education.model.unit, 'educate', 'won') as progress:
         loop.run(education, progress, run)
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': education.machines.jit, 'replicas': 1,

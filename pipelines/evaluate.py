@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator
 
 from data_prep import UserError
-from pipelines import stage
-from pipelines.export import FORMAT
+from pipelines import cli, roles, stage
+from pipelines.evaluation import scorers
+from pipelines.serving.layout import FORMAT
 
 PREDICTIONS = 'predictions.tfrecord'
 PICTURES = 'pictures'  # a folder of <n>_<what>.png, which a judge keeps of the first examples
@@ -49,7 +50,7 @@ def execute(context: stage.Context) -> None:
           f'{"; ".join(reasons)}.', flush=True)
     for sentence in context.properties['missing']:
         print(f'evaluate: {sentence}', flush=True)
-    shown = names(config)[-1]
+    shown = scorers.names(config)[-1]
     if len(metrics) > 1:
         by_slice = sorted((values[shown], name) for name, values in metrics.items() if name != 'overall')
         print(f'evaluate: {shown} by {", ".join(config.evaluate.slices)}: '
@@ -81,12 +82,13 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     """
     import tensorflow as tf
 
-    from pipelines import predict, preparation
-    models = {name: predict.load(folder) for name, folder in saved_models.items()}
+    from pipelines import preparation
+    from pipelines.serving import saved_model
+    models = {name: saved_model.load(folder) for name, folder in saved_models.items()}
     for name, folder in saved_models.items():
         preparation.check(os.path.dirname(folder), models[name].description, config.data,
                           'export it again' if name == 'candidate' else 'remove it, and nothing is compared with it')
-    judges = {name: judge for name in models if (judge := _judge(config))}
+    judges = {name: judge for name in models if (judge := scorers.scorer(config))}
     for name, folder in saved_models.items():
         if judges and not hasattr(models[name], 'judged'):
             raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be judged; '
@@ -101,7 +103,7 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
 def _blocks(config, split) -> Iterator[tuple[list, list[dict]]]:
     """Inputs and rows of text, a part of the split at a time."""
     for start in range(0, len(split), _BLOCK):
-        inputs, columns = config.data_module.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
+        inputs, columns = config.data_spec.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
         yield inputs, [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
@@ -109,11 +111,11 @@ def _answered(config, split, models: dict) -> Iterator[dict]:
     """Rows with what the models answer."""
     import tensorflow as tf
 
-    from pipelines import predict
+    from pipelines.serving import saved_model
     jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
     for inputs, rows in _blocks(config, split):
         for name, model in models.items():
-            for row, result in zip(rows, predict.run(model, inputs, config.evaluate.batch_size, jit)):
+            for row, result in zip(rows, saved_model.run(model, inputs, config.evaluate.batch_size, jit)):
                 _usable(row, result)
                 row[name] = result['answers']
                 if 'probabilities' in result:
@@ -137,7 +139,7 @@ def _judged(config, split, models: dict, judges: dict) -> list[dict]:
         for row in judged:
             row[name] = [{**row[name], **together}[metric] for metric in judge.names]
     # What an example belongs to by what the candidate made of it.
-    for row, found in zip(judged, getattr(judges['candidate'], 'slices', lambda: [])()):
+    for row, found in zip(judged, judges['candidate'].slices()):
         row.update(found)
     return judged
 
@@ -156,25 +158,14 @@ def account(config, judges: dict, folder: str) -> dict:
     from data_prep import records
     from pipelines import metrics
     if 'candidate' not in judges:
-        return {'protocol': {name: metrics.protocol(name, config.data) for name in names(config)}, 'missing': []}
+        return {'protocol': {name: metrics.protocol(name, config.data) for name in scorers.names(config)},
+                'missing': []}
     judge = judges['candidate']
     tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
     for n, pictures in enumerate(judge.pictures):
         for what, picture in pictures.items():
             records.write_atomically(os.path.join(folder, PICTURES, f'{n}_{what}.png'), picture)
     return {'protocol': judge.protocol(), 'missing': list(judge.missing.values())}
-
-
-def _judge(config):
-    """A new judge of the configuration's models, or None where answers are compared by TFMA's metrics."""
-    module = config.model_module
-    return module.Judge(config.evaluate.networks, config.model) if hasattr(module, 'Judge') else None
-
-
-def names(config) -> tuple[str, ...]:
-    """The metrics of a configuration's models, or those its data has; the last is the one shown by slice."""
-    judge = _judge(config)
-    return judge.names if judge else getattr(config.data_module, 'METRICS', config.model_module.METRICS)
 
 
 def _example(row: dict) -> bytes:
@@ -198,7 +189,7 @@ def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[d
     """
     import tensorflow_model_analysis as tfma
     eval_config = tfma_config(config, models)
-    judge = getattr(config.model_module, 'Judge', None)
+    judge = roles.scorer(config.model_spec)
     shared = [tfma.default_eval_shared_model(
         pick_column(name, os.path.join(folder, 'columns', name), numbers=judge is not None), tags=['serve'],
         eval_config=eval_config, model_name=name if len(models) > 1 else '') for name in models]
@@ -241,7 +232,7 @@ def tfma_config(config, models: list[str]):
     specs = [tfma.ModelSpec(name=name if len(models) > 1 else '', signature_name='serving_default',
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
-    for place, name in enumerate(names(config)):
+    for place, name in enumerate(scorers.names(config)):
         class_name, module, arguments = metrics.tfma_class(name, place, config.data)
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
@@ -310,10 +301,10 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
 def check(config) -> None:
     """Refuses a threshold that would bound nothing, and a split or a network that does not exist."""
     import tensorflow as tf
-    judge, known = _judge(config), names(config)
+    judge, known = scorers.scorer(config), scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
-            raise UserError(f'evaluate.networks.{name}: no metric of {config.model_module.__name__} asks networks; '
+            raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} asks networks; '
                             'leave it out.')
         if not tf.io.gfile.exists(path):
             raise UserError(f'evaluate.networks.{name}: there is no file {path}; give a file of published weights, or '
@@ -329,8 +320,8 @@ def check(config) -> None:
                             'give min, max, max_drop or max_rise.')
         if {'max_drop', 'max_rise'} <= set(bounds):
             raise UserError(f'evaluate.thresholds.{name}: give max_drop or max_rise, not both.')
-    if config.evaluate.split not in config.data_module.SPLITS:
-        raise UserError(f'evaluate.split must be one of {", ".join(config.data_module.SPLITS)}; '
+    if config.evaluate.split not in config.data_spec.splits:
+        raise UserError(f'evaluate.split must be one of {", ".join(config.data_spec.splits)}; '
                         f'it is {config.evaluate.split!r}.')
 
 
@@ -345,11 +336,12 @@ def compared_with(pipeline) -> dict:
 
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
-                    sections=('model', 'evaluate'), also=compared_with, check=check)
+                    sections=('model', 'evaluate'),
+                    roles=('data', 'model', 'serving', 'scorer'), also=compared_with, check=check)
 
 
 def main(argv=None) -> None:
-    stage.main(STAGE, argv=argv)
+    cli.main(STAGE, argv=argv)
 
 
 if __name__ == '__main__':

@@ -9,12 +9,10 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Sequence
 
-from pipelines import stage
-
-FORMAT = 'Format-Serving'
-DESCRIPTION = os.path.join('assets.extra', 'landmark.json')
-WARMUP = os.path.join('assets.extra', 'tf_serving_warmup_requests')
+from pipelines import cli, stage
+from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
 
 def execute(context: stage.Context) -> None:
@@ -22,24 +20,25 @@ def execute(context: stage.Context) -> None:
 
     from data_prep import records
     from keras_models import layers
-    from pipelines import checkpoints, predict
+    from pipelines import checkpoints
     from pipelines.pipeline import fresh
+    from pipelines.serving.hashes import check_hashes
     config, examples = context.config, context.inputs['examples'].uri
-    inference = with_newest(config.inference)
-    for other in held(inference):
+    inference = with_newest(config.inference, config.model_spec.exported_models)
+    for other in held(inference, config.model_spec.exported_models):
         if tf.io.gfile.exists(os.path.join(other, 'saved_model.pb')):  # its absence is told where it is asked
-            predict.check_hashes(other)
-    nets = config.model_module.build(config.model)
+            check_hashes(other)
+    nets = config.model_spec.build(config.model)
     checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
-    module = config.model_module.serving(nets, config.model, inference,
-                                         config.data_module.assets(examples, config.input), config.export.jit)
+    module = config.model_spec.serving(nets, config.model, inference,
+                                         config.data_spec.assets(examples, config.input), config.export.jit)
     folder = os.path.join(fresh(context.outputs['model']), FORMAT)
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
     manifest = records.read_manifest(examples)
     vocabulary = manifest.get('vocabulary', {}).get('sha256')
     if vocabulary:  # for fine-tuning: other data must be cut by the same subwords
-        name = config.data_module.SUBWORDS
+        name = config.data_spec.subwords
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
                    'data_module': config.values['data']['module'], 'vocabulary': vocabulary,
@@ -47,7 +46,7 @@ def execute(context: stage.Context) -> None:
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     split = records.open_split(examples, 'validation')
-    inputs, _ = config.data_module.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
+    inputs, _ = config.data_spec.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
     asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
     write_warmup(folder, config.name, [each if isinstance(each, dict) else {asked[0]: each} for each in inputs])
     context.properties.update(parameters={name: layers.numbers(net) for name, net in nets.items()},
@@ -81,42 +80,42 @@ def _size(folder: str) -> int:
 
 def check(config) -> None:
     """Refuses at once what a trained model could not be asked."""
-    getattr(config.model_module, 'check', lambda model, inference: None)(config.model, config.inference)
+    config.model_spec.check(config.model, config.inference)
 
 
-def with_newest(inference):
-    """How a model is asked, of exported models that are named by a folder of pushed versions the newest instead."""
+def with_newest(inference, keys: Sequence[str]):
+    """Inference settings, of exported models that `keys` name by a folder of pushed versions the newest instead."""
     from pipelines import artifacts
 
     def newest(named):
         return [*map(newest, named)] if isinstance(named, list) else (artifacts.version_folders(named) or [named])[-1]
-    return dataclasses.replace(inference, **{key: newest(getattr(inference, key))
-                                             for key in getattr(inference, 'MODELS', ())})
+    return dataclasses.replace(inference, **{key: newest(getattr(inference, key)) for key in keys})
 
 
-def held(inference) -> list[str]:
+def held(inference, keys: Sequence[str]) -> list[str]:
     """The folders of other exported models that an exported one is to hold."""
-    named = [getattr(inference, key) for key in getattr(inference, 'MODELS', ())]
+    named = [getattr(inference, key) for key in keys]
     return [folder for value in named for folder in (value if isinstance(value, list) else [value]) if folder]
 
 
 def asked(pipeline) -> dict:
     """What those are: the configuration has their names alone."""
     from pipelines import artifacts
-    return {folder: artifacts.digest(folder) for folder in held(with_newest(pipeline.config.inference))}
+    inference, keys = pipeline.config.inference, pipeline.config.model_spec.exported_models
+    return {folder: artifacts.digest(folder) for folder in held(with_newest(inference, keys), keys)}
 
 
 STAGE = stage.Stage('export', execute, check=check, also=asked, needs=('prepare', 'train'), outputs={'model': 'Model'},
-                    sections=('data', 'input', 'model', 'inference', 'export'))
+                    sections=('data', 'input', 'model', 'inference', 'export'), roles=('data', 'model', 'serving'))
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('export', __doc__)
+    flags = cli.parser('export', __doc__)
     flags.add_argument('--to', choices=['saved_model', 'ctranslate2'], default='saved_model',
                        help='what to write (default: saved_model)')
     args, _ = flags.parse_known_args(argv)
     # By its name: an import here would make this stage's source that one's too.
-    outputs = stage.main(STAGE if args.to == 'saved_model' else stage.get('export_ctranslate2'), flags, argv)
+    outputs = cli.main(STAGE if args.to == 'saved_model' else stage.get('export_ctranslate2'), flags, argv)
     if 'ctranslate2' in outputs:
         client = os.path.join(outputs['ctranslate2'].uri, 'translate.py')
         print(f'export: translate with `python {client} < lines.txt`.', flush=True)

@@ -29,9 +29,9 @@ def execute(context: stage.Context) -> None:
     from pipelines.pipeline import fresh
     from pipelines.serving_kit import translate
     config, examples, model_run = context.config, context.inputs['examples'].uri, context.inputs['model_run']
-    nets = config.model_module.build(config.model)
+    nets = config.model_spec.build(config.model)
     checkpoints.restore(nets, os.path.join(model_run.uri, 'weights'))
-    subword_model = config.data_module.subword_model(examples)
+    subword_model = config.data_spec.subword_model(examples)
     longest = config.inference.max_input_length + config.inference.extra_length
     specification = engine.specification(nets, config.model, subwords.pieces(subword_model), subwords.UNK,
                                          max(longest, POSITIONS))
@@ -58,8 +58,8 @@ def validation_pairs(config, examples: str, longest: int) -> tuple[list, list]:
     """Source and target ids of the first few validation pairs, each row ending in the end symbol."""
     from data_prep import records
     split = records.open_split(examples, 'validation')
-    _, texts = config.data_module.examples(split.read(range(min(CHECKED, len(split)))))
-    tokenize = config.data_module.assets(examples).tokenize
+    _, texts = config.data_spec.examples(split.read(range(min(CHECKED, len(split)))))
+    tokenize = config.data_spec.assets(examples).tokenize
     sides = [tokenize(texts[side]).to_list() for side in ('source', 'target')]
     fit = [pair for pair in zip(*sides) if max(map(len, pair)) <= longest]
     return [source for source, _ in fit], [target for _, target in fit]
@@ -77,4 +77,4 @@ def check(config) -> None:
 
 
 STAGE = stage.Stage('export_ctranslate2', execute, needs=('prepare', 'train'), outputs={'ctranslate2': 'Model'},
-                    sections=('data', 'model', 'export'), check=check)
+                    sections=('data', 'model', 'export'), roles=('data', 'model'), check=check)

@@ -9,14 +9,14 @@ appendix B; see `keras_models/deep_features.py`). What cannot be decoded is name
 import sys
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli
 
 
 def write(models: list, paths: list[str], scales: list[int], stack: bool, out: str) -> None:
     """Describes pictures and writes the file.
 
     Args:
-      models: as `predict.load` gives them.
+      models: as `saved_model.load` gives them.
       paths: pictures, and folders that are searched for more.
 
     Raises:
@@ -44,13 +44,13 @@ def _readable(model, paths, files: list[str]):
     import tensorflow as tf
 
     from data_prep import images
-    from keras_models import classification
+    from keras_models.image import serving
     for path in paths:
         with tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()
         try:
             images.header(content, model.description['config']['data']['max_pixels'])
-            error = classification.undecodable(model, content)
+            error = serving.undecodable(model, content)
         except images.Unreadable as unreadable:
             error = str(unreadable)
         if error:
@@ -61,7 +61,7 @@ def _readable(model, paths, files: list[str]):
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('features', __doc__)
+    flags = cli.parser('features', __doc__)
     flags.add_argument('files', nargs='+', metavar='FILE', help='pictures, or folders that are searched for them')
     flags.add_argument('--scales', nargs='+', type=int, required=True, metavar='Q',
                        help='shorter sides, in pixels, pictures are rescaled to')
@@ -72,17 +72,17 @@ def main(argv=None) -> None:
     args = flags.parse_args(argv)
 
     def work():
-        from pipelines import predict
+        from pipelines.serving import saved_model
         folders = args.model
         if folders:
-            stage.quiet_libraries()
+            cli.quiet_libraries()
         else:
-            pipeline = stage.open_pipeline(args)
+            pipeline = cli.open_pipeline(args)
             if args.explain:
                 return
             folders = [pipeline.outputs('push')['pushed_model'].properties['path']]
-        write([predict.load(folder) for folder in folders], args.files, args.scales, args.stack, args.out)
-    stage.run_command(work)
+        write([saved_model.load(folder) for folder in folders], args.files, args.scales, args.stack, args.out)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

@@ -26,9 +26,9 @@ def check(config) -> None:
     if config.train.gradient_accumulation_steps > 1:
         raise UserError('train.dense_layers: one_device takes a batch as a whole; set '
                         'train.gradient_accumulation_steps=1.')
-    if not hasattr(config.model_module, 'convolutions'):
+    if not config.model_spec.dense_layers_apart:
         raise UserError(f'train.dense_layers: one_device is for nets of convolutions that end in dense layers, and '
-                        f'{config.model_module.__name__} has none; leave it out.')
+                        f'{config.model_spec.name} has none; leave it out.')
 
 
 class Hybrid:

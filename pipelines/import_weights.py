@@ -14,7 +14,7 @@ import sys
 import types
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli
 
 # Of each a module with NETS, SOURCE, DATA (how the data were made they were trained on), `build(net)` and
 # `assign(net, model, tensors)`.
@@ -46,7 +46,8 @@ def run(system: str, paths: list[str], out: str) -> None:
     """
     import tensorflow as tf
 
-    from data_prep import raw_files, records
+    from data_prep import records
+    from data_prep.core.files import sha256
     from pipelines import checkpoints
     module = importlib.import_module(SYSTEMS[system])
     if len(paths) != len(module.NETS):
@@ -55,7 +56,7 @@ def run(system: str, paths: list[str], out: str) -> None:
     if tf.io.gfile.exists(out) and (not tf.io.gfile.isdir(out) or tf.io.gfile.listdir(out)):
         raise UserError(f'{out} is not empty; give another --out, or remove it.')
     nets = {net: _take_over(module, net, path) for net, path in zip(module.NETS, paths)}
-    digests = {net: raw_files.sha256(path)[0] for net, path in zip(module.NETS, paths)}
+    digests = {net: sha256(path)[0] for net, path in zip(module.NETS, paths)}
     files = [os.path.basename(path) for path in paths]
     rows = '\n'.join(f'| {net} | {file} | {digests[net]} |' for net, file in zip(module.NETS, files))
     tf.io.gfile.makedirs(out)
@@ -95,9 +96,9 @@ def main(argv=None) -> None:
     args = flags.parse_args(argv)
 
     def work():
-        stage.quiet_libraries()
+        cli.quiet_libraries()
         run(args.system, args.files, args.out or os.path.join('weights', args.system))
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

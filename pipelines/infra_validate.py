@@ -8,17 +8,17 @@ import subprocess
 import sys
 import time
 
-from pipelines import stage
-from pipelines.export import FORMAT, WARMUP
+from pipelines import cli, stage
+from pipelines.serving.layout import FORMAT, WARMUP
 
 
 def execute(context: stage.Context) -> None:
     from data_prep import records
-    from pipelines import predict
     from pipelines.pipeline import fresh
+    from pipelines.serving.hashes import check_hashes
     folder = fresh(context.outputs['infra_blessing'])
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
-    predict.check_hashes(saved_model)
+    check_hashes(saved_model)
     ok, reason = in_fresh_process(saved_model, context.config.infra_validate.max_seconds)
     verdict = 'INFRA_BLESSED' if ok else 'INFRA_NOT_BLESSED'
     records.write_atomically(os.path.join(folder, verdict), reason.encode())
@@ -87,10 +87,10 @@ STAGE = stage.Stage('infra_validate', execute, needs=('export',), outputs={'infr
 def main(argv=None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ['--load']:  # the fresh process
-        stage.quiet_libraries()
+        cli.quiet_libraries()
         print(json.dumps({'requests': serve_warmup(argv[1])}))
         return
-    stage.main(STAGE, argv=argv)
+    cli.main(STAGE, argv=argv)
 
 
 if __name__ == '__main__':

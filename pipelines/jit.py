@@ -20,5 +20,5 @@ def decided(config: Config, accelerated: bool) -> bool:
       accelerated: whether the device is a GPU or a TPU.
     """
     if config.train.jit == 'auto':
-        return accelerated or ON_CPU.get(config.model_module.__name__, 0) > 1
+        return accelerated or ON_CPU.get(config.model_spec.name, 0) > 1
     return bool(config.train.jit)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli, stage
 
 _SHOWN = 20  # of the raw files
 _TYPES = {'model': 'Model', 'blessing': 'ModelBlessing', 'infra_blessing': 'InfraBlessing'}
@@ -256,19 +256,19 @@ def _print(tree) -> None:
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('lineage', __doc__)
+    flags = cli.parser('lineage', __doc__)
     flags.add_argument('version', nargs='?', metavar='VERSION',
                        help='a pushed version, its number or its folder (default: the one being served)')
     flags.add_argument('--raw', metavar='FILE', help='go forward from this raw file instead')
     args = flags.parse_args(argv)
 
     def work():
-        stage.quiet_libraries()
+        cli.quiet_libraries()
         if args.raw:
             show_uses(args.raw, _roots(args))
         else:
             show(*_version(args))
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 def _roots(args) -> list[str]:
@@ -277,7 +277,7 @@ def _roots(args) -> list[str]:
 
     from pipelines import artifacts
     if args.config or args.pipeline_root:
-        return [args.pipeline_root or stage.open_pipeline(args).root]
+        return [args.pipeline_root or cli.open_pipeline(args).root]
     return sorted(map(os.path.dirname, tf.io.gfile.glob(os.path.join('runs', '*', artifacts.STORE))))
 
 
@@ -286,8 +286,8 @@ def _version(args) -> tuple[str, str]:
     from pipelines import artifacts, push
     if args.version and not args.version.isdecimal():
         path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
-        return path, args.pipeline_root or artifacts.root_of(path) or stage.open_pipeline(args).root
-    pipeline = stage.open_pipeline(args)
+        return path, args.pipeline_root or artifacts.root_of(path) or cli.open_pipeline(args).root
+    pipeline = cli.open_pipeline(args)
     destination = push.destination_of(pipeline.config, pipeline.root)
     if args.version:
         return os.path.join(destination, args.version), pipeline.root

@@ -10,7 +10,6 @@ import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
 
 from pipelines import parseval
-from pipelines.evaluate import names  # noqa: F401 (there, as a check of thresholds must not wait for TFMA)
 
 # What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
 CLASSES: dict[str, tuple[str, str, dict]] = {

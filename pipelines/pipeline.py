@@ -10,7 +10,7 @@ import tensorflow as tf
 import yaml
 
 from data_prep import UserError, records
-from pipelines import artifacts
+from pipelines import artifacts, roles
 from pipelines import config as configs
 from pipelines.artifacts import Artifact
 from pipelines.config import Config
@@ -117,10 +117,7 @@ class Pipeline:
             'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.also(self)})
 
     def _source(self, stage: Stage) -> str:
-        values = self.config.values
-        modules = [values[section]['module'] for section in ('data', 'model')
-                   if section in stage.sections or 'model' in stage.sections]  # a model's batches are its data's too
-        return artifacts.source_hash([stage.module, *modules])
+        return artifacts.source_hash([stage.module, *roles.sources(self.config, stage.roles)])
 
     def _cached(self, stage: Stage, fingerprint: str) -> dict[str, Artifact] | None:
         source = self._source(stage)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from data_prep import UserError, images
-from pipelines import predict, sheet
+from pipelines import sheet
+from pipelines.serving import saved_model
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
 _AT_ONCE = 64  # files held in memory
@@ -22,7 +23,7 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit:
     A picture in a folder called like a class is marked right or wrong. What cannot be decoded costs the others nothing.
 
     Args:
-      model: as `predict.load` gives it.
+      model: as `saved_model.load` gives it.
       paths: pictures, and folders that are searched for more.
       folder: where to; made if need be.
 
@@ -74,7 +75,7 @@ def _answered(model, files: list[str], max_pixels: int, batch_size: int | None,
                 refused[len(contents) - 1] = {'answers': [], 'probabilities': [], 'descriptions': [],
                                               'error': str(error)}
         good = [data for number, data in enumerate(contents) if number not in refused]
-        found = iter(predict.run(model, good, batch_size, jit))
+        found = iter(saved_model.run(model, good, batch_size, jit))
         for number, (path, data) in enumerate(zip(files[start:], contents)):
             yield path, data, refused[number] if number in refused else next(found)
 

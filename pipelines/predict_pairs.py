@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from data_prep import UserError, tryon_files, tryon_sample
-from pipelines import predict, sheet
+from pipelines import sheet
+from pipelines.serving import saved_model
 
 _COLUMNS = {'image': 'person', 'cloth': 'garment', 'warped': 'warped', 'parse': 'parse', 'result': 'result'}
 
@@ -21,7 +22,7 @@ def write(model, paths: Sequence[str], folder: str) -> None:
     that cannot be used costs the others nothing.
 
     Args:
-      model: as `predict.load` gives it.
+      model: as `saved_model.load` gives it.
       paths: pairs files, and possibly one folder that holds `image`, `cloth` and so on; without one it is found beside
         each pairs file.
       folder: where to; made if need be.
@@ -83,7 +84,7 @@ def _tried_on(model, folders: dict[str, str], pair: tryon_files.Pair, settings: 
     asked = {'image': 'image', 'parse': 'parse', 'pose_json': 'keypoints', 'pose_image': 'pose', 'cloth': 'cloth',
              'cloth_mask': 'cloth_mask'}
     inputs = {name: files[key].content for name, key in asked.items() if key in files}
-    [found] = predict.run(model, [inputs])
+    [found] = saved_model.run(model, [inputs])
     return {**shown, 'error': found['error'], **{
         name: found[key] for name, key in (('warped', 'warped'), ('parse', 'parse'), ('result', 'image'))
         if key in found}}

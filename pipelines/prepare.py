@@ -7,25 +7,22 @@ Flags not listed here are passed on to Beam. For Dataflow, --pipeline_root is by
 --temp_location, and workers install this checkout unless --setup_file or --sdk_container_image says otherwise.
 """
 import argparse
-import contextlib
-import difflib
-import io
 import os
 import shutil
-import socket
 import sys
 import time
 
 from data_prep import UserError
-from pipelines import dataflow, stage
+from pipelines import cli, dataflow, stage
 
 
 def execute(context: stage.Context) -> None:
     from data_prep import statistics
+    from pipelines import roles
     from pipelines.pipeline import fresh
     config, started = context.config, time.monotonic()
     folder, before = fresh(context.outputs['examples']), stats(context.pipeline)
-    manifest = config.data_module.prepare(config.data, folder, context.argv)
+    manifest = roles.job(config.data_spec).run(config.data, folder, context.argv)
     raw = list_raw_files(context, folder, before)
     described = [fresh(context.outputs[key]) for key in ('statistics', 'schema', 'anomalies')]
     findings = statistics.describe(folder, *described)
@@ -36,7 +33,7 @@ def execute(context: stage.Context) -> None:
         ordered = {name: counts[name] for name in ('read', 'written')} | counts
         print(f'prepare: {split}: ' + ', '.join(f'{value:,} {name.replace("_", " ")}'
                                                 for name, value in ordered.items() if value), flush=True)
-    seconds, unit = time.monotonic() - started, config.data_module.UNIT
+    seconds, unit = time.monotonic() - started, config.data_spec.unit
     read = sum(counts['read'] for counts in manifest['counts'].values())
     print(f'prepare: {read:,} {unit} in {seconds:,.0f} s with statistics, {read / seconds:,.0f} {unit}/s.', flush=True)
 
@@ -66,84 +63,11 @@ def stats(pipeline) -> dict:
     """Sizes and times of the raw files: what tells that they changed, without reading them."""
     import tensorflow as tf
     data, found = pipeline.config.data, {}
-    for split in pipeline.config.data_module.SPLITS:
+    for split in pipeline.config.data_spec.splits:
         for path in data.files(split):
             stat = tf.io.gfile.stat(path) if tf.io.gfile.exists(path) else None
             found[path] = [stat.length, stat.mtime_nsec] if stat else None
     return found
-
-
-def check_flags(flags: list[str], root: str | None) -> list[str]:
-    """Refuses at once, and all together, what neither a stage nor Beam knows and what its runner could not start with.
-
-    Args:
-      flags: Beam's.
-      root: --pipeline_root, if given.
-
-    Returns:
-      The flags, completed for the runner.
-
-    Raises:
-      UserError: names every flag at fault.
-    """
-    options = dataflow.read(flags)
-    found = _beam_problems(flags, check_runner=options is None)
-    if options:
-        found += dataflow.problems(options, root)
-    if found:
-        raise UserError('; '.join(found) + ('' if found[-1].endswith('?') else '.'))
-    return dataflow.complete(flags, options) if options else flags
-
-
-def _beam_problems(flags: list[str], check_runner: bool) -> list[str]:
-    """What Beam would drop with a warning, or fail over with a traceback, in words."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-    if not flags[0].startswith('-'):
-        return [f'{flags[0]!r} is no flag; --help lists those of this command']
-    if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # of `pipelines.run`, say
-        return ['--dry_run is a flag of `python -m pipelines.prepare` alone']
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            options = PipelineOptions(flags)
-            known = options.get_all_options()
-        except SystemExit:  # argparse's: no value where there must be one, or one of the wrong type
-            return [said.getvalue().rsplit('error: ', 1)[-1].removeprefix('argument ').strip()]
-        unknown = sorted(set(options.get_all_options(retain_unknown_options=True)) - set(known))
-    every = {*known, *vars(_parser().parse_args([])), 'set', 'strategy'} - {'overrides'}
-    close = {name: difflib.get_close_matches(name, every, n=1) for name in unknown}
-    found = [f'there is no flag --{name}, neither here nor in Beam' + (f'; did you mean --{near[0]}?' if near else '')
-             for name, near in close.items()]
-    return found or (_runner_problems(options) if check_runner else [])
-
-
-def _runner_problems(options) -> list[str]:
-    from apache_beam.options.pipeline_options import PortableOptions, StandardOptions
-    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
-    from apache_beam.runners import create_runner
-    name = options.view_as(StandardOptions).runner or 'DirectRunner'
-    try:
-        runner = create_runner(name)
-    except (ValueError, ImportError, AttributeError):
-        near = difflib.get_close_matches(name, StandardOptions.KNOWN_RUNNER_NAMES, n=1)
-        return [f'there is no --runner {name}' + (f'; did you mean {near[0]}?' if near else '')]
-    found = [error.strip().rstrip('.') for error in PipelineOptionsValidator(options, runner).validate()]
-    if type(runner).__name__ == 'PortableRunner':
-        found += _job_service_problems(options.view_as(PortableOptions).job_endpoint)
-    return found
-
-
-def _job_service_problems(endpoint: str | None) -> list[str]:
-    """Beam waits minutes for a job service that is not there, then fails with a traceback."""
-    if endpoint == 'embed':
-        return []
-    host, _, port = (endpoint or '').rpartition(':')
-    if not host or not port.isdigit():
-        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, where a Beam job service listens']
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        return [f'--job_endpoint {endpoint}: no job service answers there ({error})']
-    return []
 
 
 def dry_run(pipeline) -> None:
@@ -154,6 +78,7 @@ def dry_run(pipeline) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, WorkerOptions
 
+    from pipelines import roles
     from pipelines.pipeline import fresh
     config = pipeline.config
     options = PipelineOptions([*pipeline.argv, '--dry_run=True', '--no_auth'])
@@ -163,11 +88,11 @@ def dry_run(pipeline) -> None:
     path = path or os.path.join(fresh(os.path.join(os.path.dirname(pipeline.metadata_path), 'dataflow')), 'job.json')
     folder = os.path.join(pipeline.root, 'prepare', 'dry_run', 'examples')
     with beam.Pipeline(options=options) as graph:
-        config.data_module.build(graph, config.data, folder)
+        roles.job(config.data_spec).build(graph, config.data, folder)
     job = graph.result.job
     write_job(job, path)
     cloud, image = job.options.view_as(GoogleCloudOptions), job.options.view_as(WorkerOptions).sdk_container_image
-    files = sum(len(config.data.files(split)) for split in config.data_module.SPLITS)
+    files = sum(len(config.data.files(split)) for split in config.data_spec.splits)
     print(f'prepare: dry run, nothing was submitted: {cloud.job_name} would run in {cloud.project}, {cloud.region}, on '
           f'workers {f"of image {image}" if image else "that install workflow.tar.gz"}, '
           f'reading {f"{files} files, which were not looked for," if files else "the corpus made here"} and writing '
@@ -203,12 +128,13 @@ def write_job(job, path: str) -> None:
         file.write(str(job))
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), also=stats, seeded=False, outputs={
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), also=stats,
+                    seeded=False, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 
 
 def _parser() -> argparse.ArgumentParser:
-    flags = stage.parser('prepare', sys.modules[execute.__module__].__doc__ or '')
+    flags = cli.parser('prepare', sys.modules[execute.__module__].__doc__ or '')
     flags.add_argument('--dry_run', nargs='?', const='True', default='False', choices=['True', 'False'],
                        help='write the file of the Dataflow job and submit nothing')
     return flags
@@ -218,14 +144,14 @@ def main(argv=None) -> None:
     flags = _parser()
     args, rest = flags.parse_known_args(argv)
     if args.dry_run == 'False' or args.explain:
-        stage.main(STAGE, flags, argv)
+        cli.main(STAGE, flags, argv)
         return
 
     def work():
         if not dataflow.read(rest):
             raise UserError('--dry_run writes the file of a Dataflow job; give --runner DataflowRunner with it.')
-        dry_run(stage.open_pipeline(args, rest))
-    stage.run_command(work)
+        dry_run(cli.open_pipeline(args, rest))
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

@@ -13,8 +13,8 @@ import os
 import sys
 
 from data_prep import UserError
-from pipelines import stage
-from pipelines.export import FORMAT
+from pipelines import cli, stage
+from pipelines.serving.layout import FORMAT
 
 
 def execute(context: stage.Context) -> None:
@@ -141,22 +141,22 @@ def roll_back(destination: str) -> None:
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('push', __doc__)
+    flags = cli.parser('push', __doc__)
     instead = flags.add_mutually_exclusive_group()
     instead.add_argument('--list', action='store_true', help='show what was pushed, and check its files')
     instead.add_argument('--rollback', action='store_true', help='serve the model that was served before this one')
     args, rest = flags.parse_known_args(argv)
     if not (args.list or args.rollback):
-        stage.main(STAGE, flags, argv)
+        cli.main(STAGE, flags, argv)
         return
     if rest:
         flags.error(f'unknown argument {rest[0]}')
 
     def work():
-        pipeline = stage.open_pipeline(args)
+        pipeline = cli.open_pipeline(args)
         destination = destination_of(pipeline.config, pipeline.root)
         (show if args.list else roll_back)(destination)
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':

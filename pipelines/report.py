@@ -21,6 +21,7 @@ from markupsafe import Markup
 from data_prep import UserError, records
 from pipelines import answers, data_section, figures, metrics, pictures
 from pipelines import config as configs
+from pipelines.evaluation import scorers
 from pipelines.stage import Context
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
@@ -69,7 +70,7 @@ def gather(context: Context) -> dict[str, Any]:
         'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
         'run': {**_NOTHING, **run.properties},
         'date': datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
-        'paper': (config.model_module.__doc__ or '').strip().split('\n')[0],
+        'paper': config.model_spec.title,
         'verdict': 'BLESSED' if found['blessed'] else 'NOT_BLESSED',
         'reasons': list(dict.fromkeys(found['reasons'])),
         'metrics': _metrics(config, found), 'slices': _slices(config, found['metrics'], rows),
@@ -78,7 +79,7 @@ def gather(context: Context) -> dict[str, Any]:
         'training': _training(config, run.properties),
         'strips': pictures.strips(tensorboard),
         'sheet': pictures.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
-        'asked': config.inference.words(), 'worst': metrics.names(config)[-1],
+        'asked': config.inference.words(), 'worst': scorers.names(config)[-1],
         **data_section.gather(context, manifest),
         'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
@@ -141,7 +142,7 @@ def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> 
     result = [{'name': name, 'count': counts[name],
                'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
               for name, values in by_slice.items() if name != 'overall']
-    last = metrics.names(config)[-1]
+    last = scorers.names(config)[-1]
     sign = -1 if _ERRORS.search(last) else 1
 
     def worst(row: dict):

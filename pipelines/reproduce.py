@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli, stage
 
 
 def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> list:
@@ -186,12 +186,12 @@ def main(argv=None) -> None:
             listing(args.item)
         else:
             reproduce(args)
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 def reproduce(args: argparse.Namespace) -> dict[str, Any]:
     """Runs an item, writes its page and says what was found."""
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     from pipelines import experiments
     experiment = experiments.load(args.item)
     if experiment.instead:

@@ -7,18 +7,18 @@ import os
 import sys
 import time
 
-from pipelines import stage
+from pipelines import cli, stage
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('run', __doc__)
+    flags = cli.parser('run', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
                        help='how replicas are distributed (train.strategy)')
     args, rest = flags.parse_known_args(argv)
 
     def work():
         started = time.monotonic()
-        pipeline = stage.open_pipeline(args, rest)
+        pipeline = cli.open_pipeline(args, rest)
         if args.explain:
             return
         results: dict = {}
@@ -31,7 +31,7 @@ def main(argv=None) -> None:
                 return
             results.update(outputs)
         summary(pipeline, results, time.monotonic() - started)
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 def summary(pipeline, results: dict, seconds: float) -> None:
@@ -39,15 +39,15 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pipelines import predict
+    from pipelines.serving import saved_model
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
     pushed = results['pushed_model'].properties
-    pictures = hasattr(pipeline.config.model_module, 'pictures')  # which a table cannot show
-    inputs, shown, references = ([], [], []) if pictures else unseen(pipeline.config, results['examples'].uri)
+    pairs = pipeline.config.data_spec.task == 'try_on'  # whose pictures a table cannot show
+    inputs, shown, references = ([], [], []) if pairs else unseen(pipeline.config, results['examples'].uri)
     if inputs:
-        model = predict.load(pushed['path'])
+        model = saved_model.load(pushed['path'])
         table = Table('input', 'the pushed model says', 'reference', title='Unseen inputs', title_justify='left')
-        for source, reference, answer in zip(shown, references, predict.run(model, inputs)):
+        for source, reference, answer in zip(shown, references, saved_model.run(model, inputs)):
             table.add_row(source, answer['answers'][0], reference)
         console.print(table)
     artifacts = Table('artifact', 'where', title='Artifacts', title_justify='left')
@@ -59,7 +59,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
     ask = pipeline.command('predict')
-    for line in (f'{ask} PAIRS_FILE' if pictures else f'echo "{inputs[0]}" | {ask}' if inputs == shown else
+    for line in (f'{ask} PAIRS_FILE' if pairs else f'echo "{inputs[0]}" | {ask}' if inputs == shown else
                  f'{ask} FOLDER_OR_PICTURE',
                  f'python -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
                  f'tensorboard --logdir {_shown(results["model_run"].uri)}',
@@ -76,7 +76,7 @@ def unseen(config, examples: str, count: int = 6):
     from data_prep import records
     split = records.open_split(examples, config.evaluate.split)
     step = max(1, len(split) // count)
-    inputs, columns = config.data_module.examples(split.read(range(step // 2, len(split), step)[:count]))
+    inputs, columns = config.data_spec.examples(split.read(range(step // 2, len(split), step)[:count]))
     return inputs, columns['source' if 'source' in columns else 'file'], columns['target']
 
 

@@ -140,7 +140,7 @@ def word_number(word: str) -> int:
 
 def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
     """Lets a person teach the best machine of a configuration, as it left school, or one that knows nothing."""
-    nets = pipeline.config.model_module.build(pipeline.config.model)
+    nets = pipeline.config.model_spec.build(pipeline.config.model)
     nets['machines'].supply_tapes(pipeline.config.seed)
     try:
         run = pipeline.outputs('train')['model_run'].uri

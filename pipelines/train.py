@@ -5,7 +5,7 @@
 """
 import sys
 
-from pipelines import stage
+from pipelines import cli, stage
 
 
 def execute(context: stage.Context) -> None:
@@ -18,7 +18,7 @@ def check(config) -> None:
     from data_prep import UserError
     from pipelines import hybrid, strategy
     if (name := stage.name_of('train', config)) != 'train':
-        raise UserError(f'{config.model_module.__name__} is not trained; run `python -m pipelines.{name}`.')
+        raise UserError(f'{config.model_spec.name} is not trained; run `python -m pipelines.{name}`.')
     strategy.check(config.train)
     hybrid.check(config)
     given_weights(config)
@@ -34,11 +34,11 @@ def given_weights(config) -> list[str]:
 
     from data_prep import UserError
     from pipelines import checkpoints
-    asked: list[str] = getattr(config.model_module, 'files', lambda model: [])(config.model)
+    asked: list[str] = config.model_spec.files(config.model)
     for path in asked:
         if not tf.io.gfile.exists(path) and not tf.io.gfile.exists(f'{path}.index'):
             raise UserError(f'{path}: there is no such file; give the weights the losses ask, or do without.')
-    return [*checkpoints.sources(config.train.init_from, config.model_module), *asked]
+    return [*checkpoints.sources(config.train.init_from, config.model_spec), *asked]
 
 
 def initial_weights(pipeline) -> dict:
@@ -57,14 +57,15 @@ def follows(config) -> bool:
 
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
-                    sections=('model', 'input', 'train'), also=initial_weights, check=check, follows=follows)
+                    sections=('model', 'input', 'train'), roles=('data', 'model'),
+                    also=initial_weights, check=check, follows=follows)
 
 
 def main(argv=None) -> None:
-    flags = stage.parser('train', __doc__)
+    flags = cli.parser('train', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
                        help='how replicas are distributed (train.strategy)')
-    stage.main(STAGE, flags, argv)
+    cli.main(STAGE, flags, argv)
 
 
 if __name__ == '__main__':

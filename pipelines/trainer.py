@@ -38,7 +38,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, compiled: bool):
         self.config, self.strategy = config, strategy
-        self.model, self.data = config.model_module, config.data_module
+        self.model, self.data = config.model_spec, config.data_spec
         self.compiled = compiled
         self.whole = compiled or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
         self.hybrid = config.train.dense_layers == 'one_device' and strategy.num_replicas_in_sync > 1
@@ -48,8 +48,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
             with precision.policy(config.train.precision, self.whole):
-                self.nets = self.model.build(config.model) | self._others('discriminators')
-                frozen = self._others('frozen')
+                self.nets = self.model.build(config.model) | self.model.discriminators(config.model)
+                frozen = self.model.frozen(config.model)
             self._asked, self._taught = (self._called(self.nets | frozen, again)
                                          for again in (False, config.train.rematerialise))
             self.optimizers = self.model.optimizers(config.model)
@@ -72,9 +72,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         orbit.StandardTrainer.__init__(self, None, options)
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
             use_tf_function=False, recreate_iterator_for_each_eval=True))
-
-    def _others(self, which: str) -> dict[str, tf.keras.Model]:
-        return getattr(self.model, which, lambda config: {})(self.config.model)
 
     def _called(self, nets: dict, again: bool) -> dict:
         """The nets as losses call them; `again`: most of the forward pass is computed a second time, not kept."""
@@ -130,7 +127,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         seconds = time.monotonic() - self._started
         rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
                  float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
-        return {**result, **rates, f'{self.model.UNIT}_per_second': units / seconds}
+        return {**result, **rates, f'{self.model.unit}_per_second': units / seconds}
 
     def eval_begin(self):
         self._eval_totals: list[dict] = []
@@ -138,7 +135,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def eval_step(self, iterator):
         batch = next(iterator)
         ids = batch.pop('id')
-        if not self._eval_totals and hasattr(self.model, 'pictures') and tf.summary.should_record_summaries():
+        if not self._eval_totals and self.model.pictures and tf.summary.should_record_summaries():
             for n, (number, picture) in enumerate(zip(self._first(ids), self._first(self._pictures(batch)))):
                 if number >= 0:  # no padding
                     tf.summary.image(f'pictures/{n}', picture[tf.newaxis], self.global_step)
@@ -266,7 +263,7 @@ def train(config: Config, examples: str, run: str) -> dict:
     with loop.errors_in_words(strategy):
         started = start(trainer, run)
     seconds = time.monotonic()
-    with (Progress(trainer.global_step, config.train.steps, trainer.model.UNIT) as progress,
+    with (Progress(trainer.global_step, config.train.steps, trainer.model.unit) as progress,
           loop.errors_in_words(strategy),
           precision.rewriting(config.train.precision, trainer.whole)):
         loop.run(trainer, progress, run)
@@ -281,7 +278,7 @@ def train(config: Config, examples: str, run: str) -> dict:
              'parameters': {name: layers.numbers(net) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
-             'notes': getattr(trainer.model, 'notes', lambda config: [])(config.model),
+             'notes': trainer.model.notes(config.model),
              'averaged_checkpoints': [os.path.basename(path) for path in last]}
     loop.finish(trainer, run, found)
     return found

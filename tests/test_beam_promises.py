@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from data_prep import UserError, archives, imagenet_job, job, records, threads, tryon_job, wmt_job
-from pipelines import artifacts, config, loop, run, strategy, train, trainer
+from pipelines import artifacts, config, loop, roles, run, strategy, train, trainer
 from pipelines.pipeline import Pipeline
 from support import raw_kinds
 from support.commands import command
@@ -26,7 +26,7 @@ every_kind = pytest.mark.parametrize('kind', JOBS)
 def prepare(file, folder, *argv, overrides=()):
     resolved = config.load(file, overrides)
     os.makedirs(folder)
-    return resolved.data_module.prepare(resolved.data, str(folder), list(argv))
+    return roles.job(resolved.data_spec).run(resolved.data, str(folder), list(argv))
 
 
 @pytest.fixture(scope='module')
@@ -72,7 +72,7 @@ class _Job(beam.PTransform):
 
     def expand(self, begin):
         resolved = config.load(self._file)
-        resolved.data_module.build(begin, resolved.data, self._folder)
+        roles.job(resolved.data_spec).build(begin, resolved.data, self._folder)
         return beam.pvalue.PDone(begin.pipeline)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import ModelError, alexnet, classification, prelu_net, vgg, views
-from keras_models.classification import Inference
+from keras_models import ModelError, alexnet, prelu_net, vgg, views
+from keras_models.image import serving as classifiers
+from keras_models.image.serving import Inference
 from pipelines.infra_validate import must_compile
 from support import tiny_classifier
 from support.tiny_classifier import Assets, Config, jpeg, png
@@ -185,13 +186,13 @@ def test_serialized_examples_get_the_same_answers(exported):
 def test_the_papers_nets_are_served(paper, config, tmp_path):
     nets = tiny_classifier.randomised_net(paper.build(config))
     side = config.crop
-    asked = {view: paper.serving(nets, config, paper.Inference(views=[view], flips=False), Assets(7, side), False)
+    asked = {view: classifiers.serving(nets, config, Inference(views=[view], flips=False), Assets(7, side), False)
              for view in ('single', 'dense')}
     square = tf.constant([jpeg(height=side, width=side, seed=seed) for seed in range(2)])
     posteriors = asked['single'].posteriors(square).numpy()
     np.testing.assert_allclose(asked['dense'].posteriors(square), posteriors, atol=1e-4)
     assert np.ptp(posteriors, 1).min() > 0.01 and np.abs(posteriors[0] - posteriors[1]).max() > 1e-3
-    answers = paper.predict(tf.saved_model.load(export(tmp_path / '1', asked['dense'])), PICTURES)
+    answers = classifiers.predict(tf.saved_model.load(export(tmp_path / '1', asked['dense'])), PICTURES)
     expected = asked['dense'].serve(tf.constant(PICTURES))
     np.testing.assert_allclose([row['probabilities'] for row in answers], expected['probabilities'], atol=1e-5)
 
@@ -242,7 +243,7 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ModelError, match='a picture of 10 pixels has no room for a crop of 12'):
         serving(Inference(scales=[16, 10]))
     with pytest.raises(ModelError, match='model.classes is 9, and the data set has 7'):
-        classification.serving(tiny_classifier.randomised(Config(9)), Config(9), Inference(), Assets(7), False)
+        classifiers.serving(tiny_classifier.randomised(Config(9)), Config(9), Inference(), Assets(7), False)
     for wrong in (['dense', 'dense'], [], ['dense', 'half_crop']):
         with pytest.raises(ValueError, match='single, ten_crop, multi_crop, dense, each once'):
             Inference(views=wrong)

@@ -153,7 +153,7 @@ def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps,
     assert m.learning_rate == (0.001 if pretrained else 0.01)
     assert (m.momentum, m.decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
     assert m.drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
-    assert parameters in (None, c.model_module.parameters(m))
+    assert parameters in (None, c.model_spec.parameters(m))
     assert (c.input.rows, c.input.crop, c.input.scales, c.input.mean) == (batch, 224, scales, mean)
     assert c.input.square == (name == 'alexnet') and c.input.flip and c.input.colour == 0.1
     assert (c.inference.views, c.inference.scales, c.train.steps) == (views, test_scales, steps)

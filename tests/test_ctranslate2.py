@@ -14,7 +14,8 @@ import tensorflow as tf
 from data_prep import UserError, subwords, wmt
 from keras_models import transformer, translator
 from keras_models import transformer_ctranslate2 as engine
-from keras_models.transformer import EOS, PAD, Config, Inference
+from keras_models.transformer import EOS, PAD, Config
+from keras_models.translator import Inference
 from pipelines import checkpoints, config, export_ctranslate2, stage
 from pipelines.pipeline import Pipeline
 from pipelines.serving_kit import translate

@@ -15,12 +15,14 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from data_prep import UserError, records, wmt, wmt_job
-from pipelines import dataflow, prepare
+from pipelines import beam_flags, dataflow
 from support.commands import ROOT, command
 
 GOOD = {'runner': 'DataflowRunner', 'project': 'my-project', 'region': 'us-central1', 'temp_location': 'gs://bucket/tmp'}
 CLOUD_FILES = {'train': ['train.en.gz', 'train.de.gz'], 'validation': ['dev.tsv'], 'test': ['test.en', 'test.de']}
 IMAGE = 'us-central1-docker.pkg.dev/my-project/images/landmark-worker:1'
+
+KNOWN = ('config', 'set', 'pipeline_root', 'explain', 'dry_run')  # flags of the command
 
 
 def flags(**changes) -> list[str]:
@@ -53,12 +55,12 @@ def flags(**changes) -> list[str]:
 ])
 def test_what_dataflow_could_not_take_is_refused_by_name(changes, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        prepare.check_flags(flags(**changes), None)
+        beam_flags.check(flags(**changes), None, KNOWN)
 
 
 def test_everything_that_stands_against_a_job_is_said_at_once():
     with pytest.raises(UserError) as refused:
-        prepare.check_flags(['--runner', 'dataflow', '--regoin', 'us-central1'], 'runs/here')
+        beam_flags.check(['--runner', 'dataflow', '--regoin', 'us-central1'], 'runs/here', KNOWN)
     for said in ('there is no flag --regoin', 'did you mean --region?', '--project is missing', '--region is missing',
                  '--temp_location is missing', "--pipeline_root 'runs/here' must be gs://BUCKET/FOLDER, since workers"):
         assert said in str(refused.value)
@@ -71,15 +73,16 @@ def test_everything_that_stands_against_a_job_is_said_at_once():
     {'job_name': 'prepare-1', 'num_workers': 2}, {'runner': 'dataflow'},
     {'runner': 'apache_beam.runners.dataflow.DataflowRunner'}])
 def test_names_google_documents_as_possible_pass(changes):
-    assert prepare.check_flags(flags(**changes), 'gs://bucket/runs')[:len(flags(**changes))] == flags(**changes)
+    assert beam_flags.check(flags(**changes), 'gs://bucket/runs', KNOWN)[:len(flags(**changes))] == flags(**changes)
 
 
 def test_flags_are_completed():
     """The package comes from this checkout, nothing of `__main__` is pickled, and `--setup_file setup.py` works."""
-    assert prepare.check_flags(flags(), None)[-3:] == ['--no_save_main_session', '--setup_file', str(ROOT / 'setup.py')]
+    assert beam_flags.check(flags(), None, KNOWN)[-3:] == ['--no_save_main_session', '--setup_file',
+                                                           str(ROOT / 'setup.py')]
     here = os.path.relpath(ROOT / 'setup.py')
-    assert prepare.check_flags(flags(setup_file=here), None)[-2:] == ['--setup_file', str(ROOT / 'setup.py')]
-    assert prepare.check_flags(flags(sdk_container_image=IMAGE), None)[-1] == '--no_save_main_session'
+    assert beam_flags.check(flags(setup_file=here), None, KNOWN)[-2:] == ['--setup_file', str(ROOT / 'setup.py')]
+    assert beam_flags.check(flags(sdk_container_image=IMAGE), None, KNOWN)[-1] == '--no_save_main_session'
 
 
 def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
@@ -104,7 +107,7 @@ def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
     (['foo'], "'foo' is no flag")])
 def test_other_runners_are_checked_too(given, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        prepare.check_flags(given, None)
+        beam_flags.check(given, None, KNOWN)
 
 
 def test_files_of_this_machine_are_refused():
@@ -121,7 +124,7 @@ def test_a_refusal_is_one_sentence_before_tensorflow_is_imported():
     rest = [line for line in done.stderr.splitlines() if not line.startswith('import time:')]
     assert done.returncode == 2 and not done.stdout
     assert len(rest) == 1 and rest[0].startswith('error: --project is missing')
-    assert 'pipelines.prepare' in imports and 'tensorflow' not in imports and 'pipelines.config' not in imports
+    assert 'pipelines.beam_flags' in imports and 'tensorflow' not in imports and 'pipelines.config' not in imports
     alone = command('pipelines.prepare', '--dry_run')
     assert alone.returncode == 2 and 'give --runner DataflowRunner with it' in alone.stderr
 

@@ -12,15 +12,15 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import validation_result_pb2
 from tensorflow_model_analysis.utils import config_util
 
-from keras_models import transformer
-from pipelines import evaluate
+from pipelines import evaluate, roles
 
 
 def gate(**thresholds):
     """A configuration of text with these thresholds, metric -> bounds."""
     evaluation = types.SimpleNamespace(thresholds=thresholds, slices=[], networks={})
-    return types.SimpleNamespace(evaluate=evaluation, model_module=transformer, model=None,
-                                 data_module=types.SimpleNamespace())
+    return types.SimpleNamespace(evaluate=evaluation, model=None,
+                                 model_spec=roles.model('keras_models.transformer'),
+                                 data_spec=roles.data('data_prep.wmt'))
 
 
 def validated(config, values, baseline=None):

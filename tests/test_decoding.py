@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_models import decoding, transformer
-from keras_models.transformer import BOS, EOS, Config, Inference
-from keras_models.translator import Translator
+from keras_models.transformer import BOS, EOS, Config
+from keras_models.translator import Inference, Translator
 
 
 def sentence(ids):

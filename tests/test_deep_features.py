@@ -149,7 +149,8 @@ def test_a_net_taught_other_classes_helps_where_pixels_do_not():
 
 def test_features_of_a_folder(tmp_path, monkeypatch, capsys):
     """The command writes a row a picture that can be decoded, and says what cannot be."""
-    from pipelines import features, predict
+    from pipelines import features
+    from pipelines.serving import saved_model
     (tmp_path / 'cats').mkdir()
     for name, content in (('a.jpg', PICTURES[0]), ('b.png', PICTURES[1]), ('c.jpg', PICTURES[0][:300])):
         (tmp_path / 'cats' / name).write_bytes(content)
@@ -158,7 +159,7 @@ def test_features_of_a_folder(tmp_path, monkeypatch, capsys):
     tf.saved_model.save(module, folder, signatures=module.signatures())
     loaded = tf.saved_model.load(folder)
     loaded.description = {'config': {'data': {'max_pixels': 1_000_000}}}
-    monkeypatch.setattr(predict, 'load', lambda path: loaded)
+    monkeypatch.setattr(saved_model, 'load', lambda path: loaded)
     out = tmp_path / 'found.npz'
     features.main(['--model', folder, '--scales', '16', '20', '--stack', '--out', str(out), str(tmp_path / 'cats')])
     with np.load(out) as found:

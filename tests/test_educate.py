@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, examination
+from data_prep import UserError
+from data_prep.games import job
 from keras_models import ModelError, school
 from pipelines import checkpoints, config, educate, education
 from support.commands import command
@@ -69,7 +70,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     resolved = config.load(str(config_file), ['model.machines=4', 'train.steps=24', 'train.checkpoint_every=6',
                                               'train.validate_every=12', 'model.memory=40'])
     examples, kills = str(tmp_path / 'examples'), []
-    examination.prepare(resolved.data, examples, [])
+    job.run(resolved.data, examples, [])
     straight, killed = tmp_path / 'straight', tmp_path / 'killed'
     found = education.educate(resolved, examples, str(straight))
     term = school.Config.term

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from data_prep import UserError, examination, input_pipeline, records, statistics
 from data_prep.board_games import Go, Nim, Noughts, make, reachable
+from data_prep.games import job
 from pipelines import config as run_config
 
 NOUGHTS, GO = Noughts(), Go()
@@ -143,7 +144,7 @@ def test_go_is_over_after_two_passes_or_so_many_turns_and_is_scored_by_area():
 
 
 def prepared(folder, **options):
-    examination.prepare(examination.Config(**options), str(folder), [])
+    job.run(examination.Config(**options), str(folder), [])
     return str(folder)
 
 

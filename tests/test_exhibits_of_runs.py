@@ -55,7 +55,7 @@ def test_slopes_are_the_means_of_the_weights(made):
     rows = {row: columns['prelu'][0] for row, columns in table.items() if 'prelu' in columns}
     assert [*rows] == ['conv1', 'conv2_1', 'conv2_2', 'conv3', 'fc1', 'mean of conv2']
     assert rows['mean of conv2'] == pytest.approx((rows['conv2_1'] + rows['conv2_2']) / 2)
-    model = config.load('demo_images').model_module
+    model = config.load('demo_images').model_spec
     runs = [str(path) for path in (folder / 'out' / 'ours' / 'runs_small' / 'train').glob('*/model_run')]
     [weights] = [found for run in runs if 'conv1/prelu/a' in (found := checkpoints.read(
         checkpoints.find(run, model))['classifier'])]

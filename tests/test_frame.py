@@ -9,8 +9,7 @@ import tensorflow as tf
 
 import pipelines
 from data_prep import UserError
-from pipelines import artifacts, config
-from pipelines import stage as frame
+from pipelines import artifacts, cli, config
 from pipelines.pipeline import Pipeline
 from pipelines.stage import Stage
 
@@ -131,7 +130,7 @@ def test_a_disk_that_takes_nothing_is_a_sentence_however_a_library_wraps_it(erro
         except Exception as cause:
             raise RuntimeError('a library failed') from cause
     with pytest.raises(SystemExit) as left:
-        frame.run_command(work)
+        cli.run_command(work)
     assert left.value.code == 2 and capsys.readouterr().err == f'error: {sentence}\n'
 
 

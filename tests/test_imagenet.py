@@ -675,6 +675,6 @@ def test_digits_come_in_imagenets_own_layout(tmp_path):
 def test_the_graph_is_built_without_looking_at_files(config):
     """As for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
-    imagenet.build(pipeline, config(folder='gs://none/raw', train=['a.tar', 'b'], test_labels='l.txt', synsets='s.mat',
-                                    boxes=['c.tgz']), 'gs://none/out')
+    imagenet_job.build(pipeline, config(folder='gs://none/raw', train=['a.tar', 'b'], test_labels='l.txt',
+                                        synsets='s.mat', boxes=['c.tgz']), 'gs://none/out')
     assert 'Write' in {step.unique_name for step in pipeline.to_runner_api().components.transforms.values()}

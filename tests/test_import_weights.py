@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_models import ModelError
 from keras_models.viton import alias, geometric_matching, official_weights, segmentation
-from pipelines import checkpoints, import_weights
+from pipelines import checkpoints, import_weights, roles
 from support import torch_zip, viton_inputs
 from support.commands import ROOT
 from support.references import Reference
@@ -23,6 +23,7 @@ MODULES = {'segmentation': segmentation, 'geometric_matching': geometric_matchin
 FILES = {'segmentation': 'seg_final.pth', 'geometric_matching': 'gmm_final.pth', 'alias': 'alias_final.pth'}
 PARAMETERS = {'segmentation': 34_531_149, 'geometric_matching': 19_042_290, 'alias': 100_498_115}
 STATE = ('.weight_u', '.weight_v', '.running_mean', '.running_var', '.num_batches_tracked')  # no parameters
+SPEC = roles.model('keras_models.viton.try_on')
 
 
 def configured(reference: str):
@@ -66,7 +67,7 @@ def imported(folder, reference: str):
     net, *_ = viton_inputs.CASES[reference]
     config = configured(reference)
     nets = MODULES[net].build(config)
-    checkpoints.start(nets, [checkpoints.find(str(folder / 'made'), MODULES[net])], (), MODULES[net], config)
+    checkpoints.start(nets, [checkpoints.find(str(folder / 'made'), SPEC)], (), SPEC, config)
     return nets[net], config
 
 
@@ -157,7 +158,7 @@ def test_the_licence_stays_with_the_weights(folder):
     for net, name in FILES.items():
         digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         assert foreign['sha256'][net] == digest and f'| {net} | {name} | {digest} |' in license_
-    assert checkpoints.recorded(checkpoints.find(str(made), segmentation))['foreign'] == foreign
+    assert checkpoints.recorded(checkpoints.find(str(made), SPEC))['foreign'] == foreign
 
 
 @functools.cache

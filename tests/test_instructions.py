@@ -4,7 +4,8 @@ import csv
 import pytest
 
 from data_prep import UserError, records, subwords, text_files, wmt, wmt_job
-from pipelines import config, export, pipeline, predict, stage
+from pipelines import config, export, pipeline, stage
+from pipelines.serving import saved_model
 
 # A comma, quotes, two blanks, a line end, and characters that NFKC would change: ㎏, ①, half of a full width.
 ROWS = [('배송일을 물어봄', '제 책은 언제 오나요?', '내일, 늦어도 모레 도착합니다.'),
@@ -101,6 +102,6 @@ def test_the_shipped_configuration_learns_a_table_by_heart(table, tmp_path):
     made = pipeline.Pipeline(resolved, str(tmp_path / 'runs'), [])
     for name in ('prepare', 'train', 'export'):
         made.run(stage.get(name, resolved))
-    model = predict.load(f'{made.outputs("export")["model"].uri}/{export.FORMAT}')
-    said = [result['answers'][0] for result in predict.run(model, sources(), 4, False)]
+    model = saved_model.load(f'{made.outputs("export")["model"].uri}/{export.FORMAT}')
+    said = [result['answers'][0] for result in saved_model.run(model, sources(), 4, False)]
     assert [text.encode() for text in said] == [row[2].encode() for row in ROWS]

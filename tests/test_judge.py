@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep import records, sample_people, tryon, tryon_files
 from keras_models import ModelError, fid
-from keras_models.viton import judge, try_on
+from keras_models.viton import judge, serving, try_on
 from keras_models.viton.judge import Judge
 from support import published_files, torch_zip
 from support.references import Reference
@@ -162,7 +162,7 @@ def assets(tmp_path_factory):
 @pytest.fixture(scope='module')
 def model(assets):
     tf.keras.utils.set_random_seed(0)
-    return try_on.serving(try_on.build(SMALL), SMALL, try_on.Inference(), assets)
+    return serving.serving(try_on.build(SMALL), SMALL, serving.Inference(), assets)
 
 
 class Perfect(tf.Module):

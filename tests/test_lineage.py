@@ -11,7 +11,7 @@ import sys
 import pytest
 import yaml
 
-from data_prep import UserError, raw_files, records
+from data_prep import UserError, raw_files, records, wmt_job
 from pipelines import artifacts, config, infra_validate, lineage, pusher, stage
 from pipelines.pipeline import Pipeline
 from support.commands import ROOT
@@ -199,14 +199,14 @@ def test_a_raw_file_that_changes_while_it_is_read_stops_the_stage(finished, tmp_
     for split in ('train', 'validation', 'test'):
         shutil.copy(finished.folder / f'{split}.tsv', tmp_path)
     loaded = config.load(str(finished.folder / 'tiny.yaml'), [f'data.folder={tmp_path}'])
-    prepare = loaded.data_module.prepare
+    prepare = wmt_job.run
 
     def slow(*args):
         made = prepare(*args)
         with open(tmp_path / 'train.tsv', 'a') as file:
             file.write('one\teins\tshort\n')
         return made
-    monkeypatch.setattr(loaded.data_module, 'prepare', slow)
+    monkeypatch.setattr(wmt_job, 'run', slow)
     pipeline = Pipeline(loaded, str(tmp_path / 'root'), [])
     with pytest.raises(UserError, match=r'train\.tsv changed while it was read; run `python -m pipelines\.prepare'):
         pipeline.run(stage.get('prepare'))

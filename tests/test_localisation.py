@@ -7,10 +7,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, imagenet, records
+from data_prep import UserError, imagenet, imagenet_job, records
 from keras_models import ModelError, boxes, localisation, vgg
-from keras_models.localisation import Config, Inference, Judge
-from pipelines import checkpoints, config, export
+from keras_models.image import localiser, serving
+from keras_models.image.box_scorer import Judge
+from keras_models.image.localiser import Inference
+from keras_models.localisation import Config
+from pipelines import checkpoints, config, export, roles
 from pipelines.pipeline import Pipeline
 from support.commands import command
 from support.tiny_classifier import Assets, jpeg, png
@@ -19,6 +22,7 @@ from support.vgg_weights import fill, published
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
 SEED = np.array([1, 2], np.int32)
 PICTURES = [jpeg(height=50, width=90, seed=1), png(height=120, width=70, seed=2), jpeg(height=64, width=64, seed=3)]
+SPEC = roles.model('keras_models.localisation')
 
 
 def net_of(model_config, seed=0):
@@ -37,14 +41,14 @@ def classifier(tmp_path_factory):
     nets = vgg.build(vgg.Config(**SMALL))
     fill(nets['classifier'], 9)
     nets['classifier'].get_layer('fc8').kernel.assign(nets['classifier'].get_layer('fc8').kernel / 30)
-    return export_to(tmp_path_factory.mktemp('classifier') / '1', vgg.serving(
-        nets, vgg.Config(**SMALL), vgg.Inference(views=['dense']), Assets(7, 80), False))
+    return export_to(tmp_path_factory.mktemp('classifier') / '1', serving.serving(
+        nets, vgg.Config(**SMALL), serving.Inference(views=['dense']), Assets(7, 80), False))
 
 
-def localiser(classifier, seed=0, nets=None, fuse=(), kind='per_class', **asked):
+def exported_net(classifier, seed=0, nets=None, fuse=(), kind='per_class', **asked):
     model_config = Config(**SMALL, boxes=kind)
     inference = Inference(**{'classifier': classifier, 'scales': [64, 128], 'fuse': [*fuse], **asked})
-    return localisation.serving(nets or net_of(model_config, seed), model_config, inference, Assets(7, 80), False)
+    return localiser.serving(nets or net_of(model_config, seed), model_config, inference, Assets(7, 80), False)
 
 
 @pytest.mark.parametrize('kind, expected', [('per_class', 150_648_544), ('shared', 134_276_932)])
@@ -120,7 +124,7 @@ def test_it_begins_with_a_classification_net_but_for_the_last_layer(tmp_path):
         model_config = Config(**{**SMALL, **more})
         nets = localisation.build(model_config)
         drawn = nets['localiser'].get_layer('fc8').kernel.numpy()
-        checkpoints.start(nets, [str(path)], ['localiser'], localisation, model_config)
+        checkpoints.start(nets, [str(path)], ['localiser'], SPEC, model_config)
         return nets, drawn
     nets, drawn = start(tmp_path / 'classifier' / 'weights')
     for layer in ('conv1_1', 'conv5_2', 'fc6', 'fc7'):
@@ -145,7 +149,7 @@ def test_it_begins_with_the_weights_keras_applications_publishes(tmp_path):
     layers = published(tmp_path / 'vgg16.h5', vgg.Config(**{**SMALL, 'variant': 'D'}))
     nets = localisation.build(model_config)
     drawn = nets['localiser'].get_layer('fc8').kernel.numpy()
-    assert checkpoints.start(nets, [str(tmp_path / 'vgg16.h5')], ['localiser'], localisation, model_config) == []
+    assert checkpoints.start(nets, [str(tmp_path / 'vgg16.h5')], ['localiser'], SPEC, model_config) == []
     np.testing.assert_array_equal(nets['localiser'].get_layer('conv4_3').kernel, layers['block4_conv3'][0])
     np.testing.assert_array_equal(nets['localiser'].get_layer('fc7').bias, layers['fc2'][1])
     np.testing.assert_array_equal(nets['localiser'].get_layer('fc8').kernel, drawn)
@@ -154,7 +158,7 @@ def test_it_begins_with_the_weights_keras_applications_publishes(tmp_path):
 def test_densely_at_the_size_of_training_it_is_the_plain_net(classifier):
     """One window, which is the whole picture."""
     nets = net_of(Config(**SMALL))
-    module = localiser(classifier, nets=nets, scales=[64])
+    module = exported_net(classifier, nets=nets, scales=[64])
     found, scores = module.predictions(tf.constant(PICTURES[2]), tf.constant([5, 2]))
     image = Assets(7, 80).picture(tf.constant(PICTURES[2]), 64)[tf.newaxis]
     vectors = tf.reshape(nets['localiser']([image, SEED]), [7, 4])
@@ -169,7 +173,7 @@ def test_every_window_is_where_its_place_in_the_map_is(classifier):
     nets = net_of(Config(**SMALL, boxes='shared'))
     nets['localiser'].get_layer('fc8').kernel.assign(tf.zeros([128, 4]))
     nets['localiser'].get_layer('fc8').bias.assign([.5, .5, 1, 1])
-    module = localiser(classifier, nets=nets, kind='shared')
+    module = exported_net(classifier, nets=nets, kind='shared')
     found, scores = module.predictions(tf.constant(PICTURES[0]), tf.constant([3]))
     small = [[x / 115, 0, (x + 64) / 115, 1] for x in (0, 32)]
     large = [[x / 230, y / 128, (x + 64) / 230, (y + 64) / 128]
@@ -180,7 +184,7 @@ def test_every_window_is_where_its_place_in_the_map_is(classifier):
 
 def test_the_central_crop_gives_the_box_of_the_class_that_is_right(classifier):
     nets, assets = net_of(Config(**SMALL)), Assets(7, 80)
-    module = localiser(classifier, nets=nets)
+    module = exported_net(classifier, nets=nets)
     found = module.judged(tf.constant(PICTURES), tf.constant([6, 0, 3]))
     for picture, label, box in zip(PICTURES, (6, 0, 3), found):
         image = assets.picture(tf.constant(picture), 80)
@@ -194,14 +198,14 @@ def test_the_central_crop_gives_the_box_of_the_class_that_is_right(classifier):
 
 def test_what_is_served_is_made_of_its_parts_also_once_it_was_exported(classifier, tmp_path):
     """Classes are the classifier's; a class's box is its predictions merged; a fused net's are united with its own."""
-    other = export_to(tmp_path / 'other', localiser(classifier, seed=3, scales=[96]))
-    module = localiser(classifier, fuse=[other])
+    other = export_to(tmp_path / 'other', exported_net(classifier, seed=3, scales=[96]))
+    module = exported_net(classifier, fuse=[other])
     answers = module.serve(tf.constant(PICTURES))
     p = module.classifier.posteriors(tf.constant(PICTURES)).numpy()
     order = np.argsort(-p, 1)[:, :5]
     np.testing.assert_allclose(answers['probabilities'], np.take_along_axis(p, order, 1), atol=1e-6)
     assert [[int(name[1:]) for name in row] for row in answers['labels'].numpy()] == order.tolist()
-    models = [localiser(classifier, scales=[scale]) for scale in (64, 128)] + [tf.saved_model.load(other)]
+    models = [exported_net(classifier, scales=[scale]) for scale in (64, 128)] + [tf.saved_model.load(other)]
     for picture, labels, box, score in zip(PICTURES, order.astype(np.int32), answers['boxes'], answers['scores']):
         parts = [model.predictions(tf.constant(picture), tf.constant(labels)) for model in models]
         found, scores = (np.concatenate(part) for part in zip(*parts))
@@ -216,7 +220,7 @@ def test_what_is_served_is_made_of_its_parts_also_once_it_was_exported(classifie
             np.testing.assert_array_equal(served[name], values)
         else:
             np.testing.assert_allclose(served[name], values, atol=1e-3)
-    results = localisation.predict(again, [PICTURES[0], b'nothing', *PICTURES[1:]], 2)
+    results = localiser.predict(again, [PICTURES[0], b'nothing', *PICTURES[1:]], 2)
     assert results[1]['error'] and not results[1]['answers']
     np.testing.assert_allclose([results[i]['boxes'] for i in (0, 2, 3)], answers['boxes'], atol=1e-3)
     assert results[0].keys() == {'answers', 'descriptions', 'probabilities', 'boxes', 'scores', 'error'}
@@ -285,13 +289,13 @@ def test_the_best_constant_box_is_found():
 
 def test_mistakes_are_sentences(classifier):
     with pytest.raises(ModelError, match='inference.classifier is empty'):
-        localisation.check(Config(**SMALL), Inference())
+        localiser.check(Config(**SMALL), Inference())
     with pytest.raises(ModelError, match='inference.scales: a picture of 32 pixels has no room for a crop of 64'):
-        localisation.check(Config(**SMALL), Inference(classifier=classifier, scales=[32]))
+        localiser.check(Config(**SMALL), Inference(classifier=classifier, scales=[32]))
     with pytest.raises(ModelError, match=r'inference.classifier: /none holds no saved_model.pb'):
-        localiser('/none')
+        exported_net('/none')
     with pytest.raises(ModelError, match=r'inference.fuse: .* cannot be loaded as a localiser'):
-        localiser(classifier, fuse=[classifier])
+        exported_net(classifier, fuse=[classifier])
     with pytest.raises(ValueError, match='top must be 5 or more'):
         Inference(top=1)
     with pytest.raises(ModelError, match='set input.boxes: true'):
@@ -383,7 +387,7 @@ def test_predict_writes_boxes_and_draws_them(place, finished):
     rows = {row['file']: row for row in csv.DictReader((place / 'predictions' / 'predictions.csv').open())}
     assert rows['new/broken.jpg']['error'] and not rows['new/broken.jpg']['left_1']
     model = tf.saved_model.load(str(next(place.glob('runs/located/serving/located/[0-9]*'))))
-    [answer] = localisation.predict(model, [(place / 'new' / 'red' / '1.jpg').read_bytes()])
+    [answer] = localiser.predict(model, [(place / 'new' / 'red' / '1.jpg').read_bytes()])
     for i in range(3):
         row = [float(rows['new/red/1.jpg'][f'{end}_{i + 1}']) for end in ('left', 'upper', 'right', 'lower')]
         np.testing.assert_allclose(row, answer['boxes'][i], atol=1e-3)
@@ -395,7 +399,7 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
     monkeypatch.chdir(place)
     resolved = config.load('located.yaml')
     [version] = (place / 'runs/things/serving/things').glob('[0-9]*')
-    assert export.with_newest(resolved.inference).classifier == str(version.relative_to(place))
+    assert export.with_newest(resolved.inference, localiser.MODELS).classifier == str(version.relative_to(place))
     assert [*export.STAGE.also(Pipeline(resolved, 'runs/located', []))] == [str(version.relative_to(place))]
 
 
@@ -403,7 +407,7 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
 def test_boxes_change_no_picture_and_are_missing_where_nothing_is_known(place, tmp_path, training):
     folder = tmp_path / 'examples'
     folder.mkdir()
-    imagenet.prepare(config.load(str(place / 'located.yaml')).data, str(folder), [])
+    imagenet_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
     split = records.open_split(str(folder), 'train')
     rows = [*split.read(range(40)), b'']
     seeds = tf.constant([[1, i] for i in range(41)])

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from data_prep import records, tree_graph, treebank, trees
-from pipelines import answers, config, parseval, predict
+from pipelines import answers, config, parseval
 from pipelines.pipeline import Pipeline
+from pipelines.serving import saved_model
 from support.commands import command
 from support.tiny_treebank import corpus
 
@@ -90,7 +91,7 @@ def test_predict_answers_a_sentence_with_a_tree(finished, tmp_path):
 
 def test_what_is_served_ends_with_the_tree(finished):
     pipeline, _ = finished
-    version = predict.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+    version = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
     asked = [row['source'] for row in rows(pipeline)[:5]]
     served = version.signatures['serving_default'](text=tf.constant(asked))
     assert [tree.decode() for tree in served['text'].numpy()] == [row['candidate'] for row in rows(pipeline)[:5]]
@@ -99,9 +100,9 @@ def test_what_is_served_ends_with_the_tree(finished):
 
 def test_a_sentence_longer_than_the_model_takes_is_parsed_in_parts(finished):
     pipeline, _ = finished
-    version = predict.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+    version = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
     words = ' '.join(['the dog sees'] * 300)
-    [found] = predict.run(version, [words])
+    [found] = saved_model.run(version, [words])
     assert found['parts'] > 1 and isinstance(found['well_formed'], bool)
     assert ' '.join(leaf.word for tree in trees.parse(found['answers'][0]) for leaf in tree.leaves()) == words
     reference = str(trees.Tree('S', tuple(trees.Tree('XX', word=word) for word in words.split())))

@@ -11,8 +11,9 @@ import tensorflow_text  # noqa: F401
 
 from data_prep import UserError, records, wmt
 from keras_models import translator
-from pipelines import checkpoints, config, evaluate, infra_validate, metrics, predict, stage
+from pipelines import checkpoints, config, evaluate, infra_validate, metrics, stage
 from pipelines.pipeline import Pipeline
+from pipelines.serving import saved_model
 from support.commands import command, exit_code
 from support.text_data import WORDS
 
@@ -37,7 +38,7 @@ def pipeline(finished, config_file):
 
 @pytest.fixture(scope='module')
 def model(pipeline):
-    return predict.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+    return saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
 
 
 def lines(pipeline, split='test'):
@@ -117,9 +118,9 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
     serialized = [tf.train.Example(features=tf.train.Features(feature={'source': tf.train.Feature(
         bytes_list=tf.train.BytesList(value=[line.encode()]))})).SerializeToString() for line in source]
     by_example = model.signatures['tf_examples'](examples=tf.constant(serialized))
-    batched = predict.run(model, source)
-    several = predict.run(model, source, batch_size=3)  # some of them decoded at once
-    compiled = predict.run(model, source, jit=True)
+    batched = saved_model.run(model, source)
+    several = saved_model.run(model, source, batch_size=3)  # some of them decoded at once
+    compiled = saved_model.run(model, source, jit=True)
     for key in ('text', 'score', 'truncated'):
         np.testing.assert_array_equal(direct[key], by_example[key])
     for results in (batched, several, compiled):
@@ -127,9 +128,9 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
         np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
 
 
-def load_and_count(saved_model, threads):
+def load_and_count(path, threads):
     """In a new process: how many threads an operation has once a model is loaded."""
-    predict.load(saved_model)
+    saved_model.load(path)
     assert tf.config.threading.get_intra_op_parallelism_threads() == threads
 
 
@@ -175,38 +176,38 @@ def test_predict_names_what_it_cannot_read(finished, tmp_path):
 
 def test_no_function_must_be_compiled_unless_asked(pipeline, tmp_path):
     """With export.jit the model answers the same here, and infra validation says why no server would take it."""
-    saved_model = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
-    assert not infra_validate.must_compile(saved_model)
+    exported = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
+    assert not infra_validate.must_compile(exported)
     compiled = translator.Translation(*in_memory(pipeline), jit=True)
     tf.saved_model.save(compiled, str(tmp_path), signatures=compiled.signatures())
     assert infra_validate.must_compile(str(tmp_path))
     ok, reason = infra_validate.in_fresh_process(str(tmp_path), 120)
     assert not ok and 'must be compiled by XLA' in reason
     source = tf.constant(lines(pipeline)['source'][:4])
-    plain, reloaded = predict.load(saved_model), tf.saved_model.load(str(tmp_path))
+    plain, reloaded = saved_model.load(exported), tf.saved_model.load(str(tmp_path))
     np.testing.assert_array_equal(reloaded.serve(source)['text'], plain.serve(source)['text'])
 
 
 def in_memory(pipeline):
     """What an export is made from: the trained nets, configuration, decoding and tokenizer."""
     c = pipeline.config
-    nets = c.model_module.build(c.model)
+    nets = c.model_spec.build(c.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
     return nets, c.model, c.inference, wmt.assets(pipeline.outputs('prepare')['examples'].uri)
 
 
 def test_infra_validation_refuses_what_a_server_could_not_serve(pipeline, tmp_path):
-    saved_model = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
-    assert infra_validate.in_fresh_process(saved_model, 120)[0]
+    exported = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving')
+    assert infra_validate.in_fresh_process(exported, 120)[0]
     for name, damage in {
         'could not serve it': lambda folder: os.remove(folder / 'variables/variables.index'),
     }.items():
         copy = tmp_path / name.replace(' ', '_')
-        shutil.copytree(saved_model, copy)
+        shutil.copytree(exported, copy)
         damage(copy)
         ok, reason = infra_validate.in_fresh_process(str(copy), 120)
         assert not ok and name in reason, reason
-    ok, reason = infra_validate.in_fresh_process(saved_model, 0.1)
+    ok, reason = infra_validate.in_fresh_process(exported, 0.1)
     assert not ok and 'longer than infra_validate.max_seconds 0.1' in reason
 
 

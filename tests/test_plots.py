@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, image_shards, imagenet, records
+from data_prep import UserError, image_shards, records
 from keras_models import deep_features as descriptors
-from pipelines import config, evaluate, pusher, sheet
+from pipelines import config, evaluate, pusher, roles, sheet
 from pipelines.artifacts import Artifact
 from pipelines.exhibits import deep_features, parsing, tried_on, vgg_configurations
 from pipelines.experiments import Run, Study
@@ -185,7 +185,7 @@ def exported(tmp_path_factory):
 
 
 def study(target, exported, out=''):
-    data = types.SimpleNamespace(data_module=imagenet)
+    data = types.SimpleNamespace(data_spec=roles.data('data_prep.imagenet'))
     models = [run(name, 0, export={'model': (folder, {})}) for name, (folder, _) in exported.items()]
     return Study([run('target', 0, data, prepare={'examples': (target, {})}), *models], '', out, 'small')
 

@@ -173,7 +173,7 @@ def test_features_are_the_schemas(page):
 def test_most_frequent_subwords_are_shown_as_text(context, page):
     """Each training word is one subword here, so subwords are counted as words are; EOS counts, but is no text."""
     rows = records.open_split(context.inputs['examples'].uri, 'train')
-    source, _ = context.config.data_module.examples(rows.read(range(len(rows))))
+    source, _ = context.config.data_spec.examples(rows.read(range(len(rows))))
     counts = collections.Counter(word for line in source for word in line.split())
     total = int(rows.index['inputs'].sum())
     [shown] = [row['frequent'].split() for row in Page(page).rows if row.get('name') == 'inputs' and 'frequent' in row]
@@ -288,8 +288,8 @@ def test_sections_without_data_are_left_out(tmp_path):
 @pytest.mark.parametrize('metric, first', [('ssim', 'low'), ('l1', 'high'), ('top1_error', 'high'), ('fid', 'high')])
 def test_worst_slice_comes_first(metric, first):
     """Less is better of errors and distances, more of everything else."""
-    config = types.SimpleNamespace(data_module=types.SimpleNamespace(),
-                                   model_module=types.SimpleNamespace(METRICS=('other', metric)),
+    config = types.SimpleNamespace(data_spec=types.SimpleNamespace(metrics=('other', metric)),
+                                   model_spec=types.SimpleNamespace(scorer_module=''),
                                    evaluate=types.SimpleNamespace(slices=['kind']))
     values = {'overall': {metric: 0.5}, 'none': {metric: float('nan')}, 'low': {metric: 0.1}, 'high': {metric: 0.9}}
     assert [row['name'] for row in report._slices(config, values, [])] in ([first, 'low', 'none'],

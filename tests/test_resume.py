@@ -16,7 +16,7 @@ from tensorflow.python.ops import gen_io_ops
 from benchmarks import kill_points
 from data_prep import input_pipeline, records, wmt
 from keras_models import layers, optimizers, transformer
-from pipelines import checkpoints, config, report, stage, trainer
+from pipelines import checkpoints, cli, config, report, trainer
 from support import commands
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
@@ -70,7 +70,7 @@ def train(config_file, examples, run, *overrides):
     """Trains the small net, and says no more than its command would where that cannot be."""
     with pytest.MonkeyPatch.context() as patch:
         install(patch)
-        stage.run_command(lambda: trainer.train(config.load(config_file, [*SETTINGS, *overrides]), examples, run))
+        cli.run_command(lambda: trainer.train(config.load(config_file, [*SETTINGS, *overrides]), examples, run))
 
 
 @pytest.fixture(scope='module')
@@ -177,7 +177,7 @@ def before_merge(number, work):
 
 
 def train_and_die(config_file, examples, run):
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     with before_merge(2, lambda path: os.kill(os.getpid(), signal.SIGKILL)):
         train(config_file, examples, run)
 

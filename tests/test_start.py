@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipelines import stage
+from pipelines import artifacts, config, roles, stage
 from support.commands import ROOT, command
 
 # What each stage uses of the packages that take long to import, some of them by way of another: TensorFlow Data
@@ -24,11 +24,14 @@ QUICK = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 
          'train.average_checkpoints=1', 'evaluate.thresholds={bleu: {min: 0}}']
 
 
-def packages(done: subprocess.CompletedProcess) -> set[str]:
+def modules(done: subprocess.CompletedProcess) -> set[str]:
     """Those a process imported, which was started with PYTHONPROFILEIMPORTTIME."""
     assert done.returncode == 0, done.stderr[-2000:]
-    return {line.split('|')[-1].strip().split('.')[0] for line in done.stderr.splitlines() if
-            line.startswith('import time:')}
+    return {line.split('|')[-1].strip() for line in done.stderr.splitlines() if line.startswith('import time:')}
+
+
+def packages(done: subprocess.CompletedProcess) -> set[str]:
+    return {name.split('.')[0] for name in modules(done)}
 
 
 @pytest.fixture(autouse=True)
@@ -45,17 +48,38 @@ def test_help_answers_without_tensorflow(name):
 
 @pytest.fixture(scope='module')
 def imported(config_file, tmp_path_factory) -> dict[str, set[str]]:
-    """The packages each stage imported, run one after another as commands."""
+    """The modules each stage imported, run one after another as commands."""
     flags = ['--config', config_file, '--pipeline_root', str(tmp_path_factory.mktemp('root')),
              *(part for each in QUICK for part in ('--set', each))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('PYTHONPROFILEIMPORTTIME', '1')
-        return {name: packages(command(f'pipelines.{name}', *flags, new_process=True)) for name in stage.STAGES}
+        return {name: modules(command(f'pipelines.{name}', *flags, new_process=True)) for name in stage.STAGES}
 
 
 @pytest.mark.parametrize('name', stage.STAGES)
 def test_a_stage_imports_what_it_uses(name, imported):
-    assert imported[name] & HEAVY == USES[name]
+    assert {module.split('.')[0] for module in imported[name]} & HEAVY == USES[name]
+
+
+@pytest.mark.parametrize('name', stage.STAGES)
+def test_a_stage_hashes_what_it_imports(name, imported, config_file):
+    """All of the project that a stage imported is in its closure, less what is named here with the reason."""
+    loaded = config.load(config_file)
+
+    def closure(roots):
+        return {*artifacts.closure(roots)}
+    own = {module for module in imported[name] if module.split('.')[0] in artifacts._PACKAGES}
+    found = stage.get(name)
+    hashed = closure([found.module, *roles.sources(loaded, found.roles)])
+    # The configuration is read by these modules' dataclasses; the values themselves are in the fingerprint.
+    read = closure(roles.sources(loaded, ('data', 'model', 'serving')))
+    # `FRAME` says the reason for each; what only it imports looks up, prints and draws as it does.
+    frame = closure(['data_prep.records', 'data_prep.core.files', 'pipelines.evaluation.scorers']) | {*artifacts.FRAME}
+    # Whether this process follows another is asked of every stage, so the tops of their modules are imported.
+    commands = {*(f'pipelines.{each}' for each in stage.STAGES), 'pipelines.evaluation', 'pipelines.serving',
+                'pipelines.serving.layout', 'pipelines.strategy'}
+    assert not own - hashed - read - frame - commands
+    assert {'pipelines.config', 'pipelines.roles'} <= own and hashed & own
 
 
 def test_a_configuration_imports_nothing_heavy():

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from data_prep import UserError, records, wmt
-from keras_models import transformer
-from pipelines import checkpoints, config, jit, loop, precision, report, strategy, trainer
+from keras_models import transformer, translator
+from pipelines import checkpoints, config, jit, loop, precision, report, roles, strategy, trainer
 from support import killed_runs
 from support.commands import ROOT, command
 
@@ -126,7 +126,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     trainer.train(resolved, examples, first)
     nets = transformer.build(resolved.model)
     checkpoints.restore(nets, os.path.join(first, 'weights'))
-    module = transformer.serving(nets, resolved.model, resolved.inference, wmt.assets(examples), False)
+    module = translator.serving(nets, resolved.model, resolved.inference, wmt.assets(examples), False)
     tf.saved_model.save(module, str(tmp_path / 'pushed' / '3'), signatures=module.signatures())
     for path in (first, os.path.join(first, 'weights'), str(tmp_path / 'pushed'), str(tmp_path / 'pushed' / '3')):
         resolved = config.load(config_file, [f'train.init_from={path}', 'seed=7'])
@@ -141,7 +141,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
         trainer.start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
-        checkpoints.find(examples, transformer)
+        checkpoints.find(examples, roles.model('keras_models.transformer'))
     foreign = str(tmp_path / 'foreign')
     shutil.copytree(first, foreign)
     with open(os.path.join(foreign, 'run.json'), 'w') as file:
@@ -294,4 +294,4 @@ def test_auto_compiles_on_accelerators_and_where_it_was_faster(name, compiled):
 
 def test_every_shipped_model_was_measured():
     names = [path.stem for path in (ROOT / 'configs').glob('*.yaml')]
-    assert {config.load(name).model_module.__name__ for name in names} <= set(jit.ON_CPU)
+    assert {config.load(name).model_spec.name for name in names} <= set(jit.ON_CPU)

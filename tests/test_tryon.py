@@ -586,5 +586,5 @@ def test_people_that_are_drawn_can_be_prepared(tmp_path):
 def test_the_graph_is_built_without_looking_at_files(config):
     """As for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
-    tryon.build(pipeline, config(folder='gs://none/raw'), 'gs://none/out')
+    tryon_job.build(pipeline, config(folder='gs://none/raw'), 'gs://none/out')
     assert 'Write' in {step.unique_name for step in pipeline.to_runner_api().components.transforms.values()}

@@ -17,7 +17,7 @@ def people(tmp_path_factory):
     """A configuration of made people, their examples, and two batches of them."""
     file, examples = tiny_people.prepare(tmp_path_factory.mktemp('people'), 6)
     resolved = config.load(file)
-    decode = resolved.data_module.decoder(examples, resolved.input, True)
+    decode = resolved.data_spec.decoder(examples, resolved.input, True)
     found = records.open_split(examples, 'train').read(range(4))
     batches = [decode(tf.constant(found[n:n + 2]), None, tf.constant([[n, 0], [n, 1]])) for n in (0, 2)]
     return file, examples, batches

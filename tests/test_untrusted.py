@@ -15,7 +15,8 @@ import tensorflow as tf
 import yaml
 
 from data_prep import UserError, archives, records, tryon_files
-from pipelines import artifacts, config, infra_validate, predict, pusher
+from pipelines import artifacts, config, infra_validate, pusher
+from pipelines.serving import saved_model
 from pipelines.stage import Context
 from support import linters
 from support.commands import ROOT
@@ -45,9 +46,9 @@ EXCEPTIONS = {
     ('pipelines/config.py', 'S506'): 'test_untrusted.py',
     ('data_prep/image_labels.py', 'TID251'): 'test_imagenet.py',
     ('data_prep/image_labels.py', 'S314'): 'test_imagenet.py',
-    ('pipelines/predict.py', 'TID251'): 'test_untrusted.py',
+    ('pipelines/serving/saved_model.py', 'TID251'): 'test_untrusted.py',
     ('pipelines/infra_validate.py', 'TID251'): 'test_untrusted.py',
-    ('keras_models/classification.py', 'TID251'): 'test_untrusted.py',
+    ('keras_models/image/serving.py', 'TID251'): 'test_untrusted.py',
     ('pipelines/report.py', 'S704'): 'test_report.py',
     ('pipelines/data_section.py', 'S704'): 'test_report.py',
     ('pipelines/serving_kit/rest_client.py', 'S310'): 'test_serving_kit.py'}
@@ -191,19 +192,19 @@ def a_byte(saved):
 
 
 def test_what_was_recorded_is_loaded(exported, tmp_path):
-    assert predict.load(str(exported)).description == {'model_module': 'keras_models.transformer'}
+    assert saved_model.load(str(exported)).description == {'model_module': 'keras_models.transformer'}
     moved = shutil.copytree(tmp_path / 'root', tmp_path / 'moved')  # a whole root
-    predict.load(str(moved / 'export' / '3' / 'model' / 'Format-Serving'))
+    saved_model.load(str(moved / 'export' / '3' / 'model' / 'Format-Serving'))
     version = pusher.publish(str(exported), str(tmp_path / 'serving' / 'tiny'), {})
-    predict.load(str(tmp_path / 'serving' / 'tiny'))
-    predict.load(shutil.copytree(version, tmp_path / 'elsewhere'))  # its hashes go with it
+    saved_model.load(str(tmp_path / 'serving' / 'tiny'))
+    saved_model.load(shutil.copytree(version, tmp_path / 'elsewhere'))  # its hashes go with it
 
 
 @pytest.mark.parametrize('damage', [garbage, another_file, a_byte])
 def test_an_exported_model_is_not_loaded_once_it_was_changed(exported, tmp_path, damage):
     damage(exported)
     with pytest.raises(UserError, match=r'is not loaded: its files are not those that were exported'):
-        predict.load(str(exported))
+        saved_model.load(str(exported))
     work = Context(None, {'model': artifacts.Artifact(1, 'Model', str(exported.parent), 'd', {})},
                    {'infra_blessing': str(tmp_path / 'blessing')}, [], {}, None)
     with pytest.raises(UserError, match='is not loaded'):
@@ -216,13 +217,13 @@ def test_a_pushed_model_is_not_loaded_once_it_was_changed(exported, tmp_path, da
     version = pusher.publish(str(exported), str(tmp_path / 'serving'), {})
     damage(tmp_path / 'serving' / os.path.basename(version))
     with pytest.raises(UserError, match=f'{version} is damaged: '):
-        predict.load(version)
+        saved_model.load(version)
 
 
 def test_a_saved_model_nobody_recorded_is_not_loaded(models, exported, tmp_path):
     for path in (models['?'], shutil.copytree(exported, tmp_path / 'root' / 'copied' / 'model' / 'Format-Serving')):
         with pytest.raises(UserError, match='is not loaded, for nothing says which files it should have'):
-            predict.load(str(path))
+            saved_model.load(str(path))
 
 
 @pytest.mark.parametrize('name', ['os', 'pipelines.train', 'keras_models', 'keras_models.', 'keras_models..os',
@@ -231,7 +232,7 @@ def test_a_model_names_modules_of_this_project_alone(name):
     class Loaded:
         description = {'model_module': name}
     with pytest.raises(UserError, match='is no model of this project'):
-        predict.run(Loaded(), ['x'])
+        saved_model.run(Loaded(), ['x'])
 
 
 @pytest.mark.parametrize('file', ['../outside.tfrecord', '/etc/passwd', 'Split-train/../../outside.tfrecord',

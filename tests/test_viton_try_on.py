@@ -122,7 +122,7 @@ def exported(nets, people, tmp_path_factory):
     examples = str(tmp_path_factory.mktemp('examples'))
     records.write_manifest(examples, [], (), {}, {'padding': 40})
     assets = tryon.assets(examples, tryon.Input(size=SIZE))
-    module = try_on.serving(nets, SMALL, try_on.Inference(), assets)
+    module = serving.serving(nets, SMALL, serving.Inference(), assets)
     folder = str(tmp_path_factory.mktemp('model') / '1')
     tf.saved_model.save(module, folder, signatures=module.signatures())
     return folder, assets
@@ -177,7 +177,7 @@ def test_one_bad_pair_costs_the_others_nothing(people, exported):
     good, other = requests(people)
     nobody = {**good, 'pose_json': json.dumps({'people': []}).encode()}
     model = tf.saved_model.load(exported[0])
-    found = try_on.predict(model, [good, nobody, {**good, 'image': b'text'}, other])
+    found = serving.predict(model, [good, nobody, {**good, 'image': b'text'}, other])
     assert [bool(result['error']) for result in found] == [False, True, True, False]
     assert 'one person' in found[1]['error']
     for result in (found[0], found[3]):

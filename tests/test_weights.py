@@ -1,8 +1,8 @@
 """Weights by name: what is saved is read again, however it is named, and a net starts with what fits it."""
+import dataclasses
 import json
 import os
 import re
-import types
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from tensorflow import keras
 from data_prep import UserError
 from keras_models import ModelError
 from keras_models.layers import by_name
-from pipelines import checkpoints
+from pipelines import checkpoints, roles
 
 KEYS = {('one', 'hidden:kernel'), ('one', 'hidden:bias'), ('one', 'out:kernel'), ('one', 'out:bias')}
-PAPER = types.ModuleType('paper')  # a model module that reads no weights but its own
+PAPER = roles.model('keras_models.transformer')  # it reads no weights but its own
 
 
 def net(width=3, name='one', seed=0):
@@ -154,9 +154,7 @@ def test_weights_that_are_of_no_use_or_lacking_are_refused(tmp_path):
 
 
 def paper(**functions):
-    module = types.ModuleType('paper')
-    vars(module).update(functions)
-    return module
+    return dataclasses.replace(PAPER, **functions)
 
 
 def test_a_module_says_what_starts_as_which_other_net(tmp_path):
@@ -165,7 +163,7 @@ def test_a_module_says_what_starts_as_which_other_net(tmp_path):
     def start_from(nets, weights):
         calls.append((sorted(nets), sorted(weights)))
         nets['localiser'].get_layer('out').bias.assign(weights['classifier']['out/bias'])
-    module = paper(STARTS_AS={'localiser': 'classifier'}, start_from=start_from)
+    module = paper(warm_start_names={'localiser': 'classifier'}, warm_start=start_from)
     nets = {'localiser': net()}
     assert checkpoints.start(nets, [theirs], (), module, None) == []
     assert calls == [(['localiser'], ['classifier'])]
@@ -177,14 +175,14 @@ def test_a_module_says_what_starts_as_which_other_net(tmp_path):
 
     def refuse(nets, weights):
         raise ModelError('classifier has another width')
-    module = paper(start_from=refuse, STARTS_AS={'localiser': 'classifier'})
+    module = paper(warm_start=refuse, warm_start_names={'localiser': 'classifier'})
     with pytest.raises(UserError, match=r'^train.init_from: classifier has another width\.$'):
         checkpoints.start({'localiser': net()}, [theirs], (), module, None)
 
 
 def test_a_file_of_another_program_is_read_by_the_module(tmp_path):
     expected, file = net(seed=7), touch(tmp_path / 'published.h5')
-    module = paper(foreign_weights={'.h5': lambda path, config: {
+    module = paper(weight_readers={'.h5': lambda path, config: {
         'one': {name.replace(':', '/'): value for name, value in values(expected).items()
                 if (path, config) == (file, 5)}}})
     nets = {'one': net()}

@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from data_prep import subwords, tryon
-from keras_models import classification, educated, learning_machine, transformer
-from keras_models.viton import try_on
+from keras_models import educated, learning_machine, transformer, translator
+from keras_models.image import serving as image_serving
+from keras_models.viton import serving as viton_serving
 from support import learners, tiny_classifier
 from support.learners import LEARNERS, SEED
 
@@ -101,15 +102,15 @@ def beam_search() -> HotPath:
     model = transformer.Config(vocab_size=40, N=1, d_model=16, d_ff=32, h=2)
     lines = ['one two three four five six seven eight nine ten eleven twelve'] * 9
     tokenizer = subwords.Tokenizer(subwords.learn(lines, subwords.Config(vocab_size=40)))
-    asked = transformer.Inference(extra_length=4)
-    served = transformer.serving(transformer.build(model), model, asked, tokenizer, True)
+    asked = translator.Inference(extra_length=4)
+    served = translator.serving(transformer.build(model), model, asked, tokenizer, True)
     return HotPath(served.serve.get_concrete_function(), compiled(lambda ids: served.decode_fixed(ids)),
                    (LEARNERS['Transformer'][-1]['inputs'],))
 
 
 def classifier() -> HotPath:
     model = tiny_classifier.Config()
-    served = tiny_classifier.serving(tiny_classifier.build(model), model, classification.Inference(views=['ten_crop']),
+    served = tiny_classifier.serving(tiny_classifier.build(model), model, image_serving.Inference(views=['ten_crop']),
                                      tiny_classifier.Assets(), True)
     return HotPath(served.serve.get_concrete_function(), served._net.logits, (tf.zeros([10, 12, 12, 3]),))
 
@@ -117,7 +118,7 @@ def classifier() -> HotPath:
 def try_on_serving(learner) -> HotPath:
     it = learner('ALIAS')
     assets = tryon.assets(it._examples, it.config.input)
-    served = try_on.serving(it.nets, it.config.model, try_on.Inference(), assets, True)
+    served = viton_serving.serving(it.nets, it.config.model, viton_serving.Inference(), assets, True)
     given = {name: value[0] for name, value in LEARNERS['ALIAS'][-1].items() if name != 'real'}
     given['removed'] = tf.zeros([64, 64])
     return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')

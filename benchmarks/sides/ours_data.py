@@ -19,7 +19,7 @@ import numpy as np
 import side
 import tensorflow as tf
 
-from data_prep import image_input, imagenet, input_pipeline, records, subwords, wmt
+from data_prep import image_input, imagenet, imagenet_job, input_pipeline, records, subwords, wmt, wmt_job
 from pipelines import strategy
 
 CROP, SCALE = 224, 256
@@ -38,7 +38,7 @@ def prepare_pictures(pictures: str, folder: str, resize: int | None = None, time
     """Returns how many; a tenth each is split off for validation and test, without which there is no data set."""
     config = imagenet.Config(folder=pictures, train=['train'] * times, validation_fraction=0.1, test_fraction=0.1,
                              resize=resize)
-    return sum(counts['written'] for counts in imagenet.prepare(config, folder, [])['counts'].values())
+    return sum(counts['written'] for counts in imagenet_job.run(config, folder, [])['counts'].values())
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
@@ -62,7 +62,7 @@ def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
     subword_model.write_bytes(model)
     config = wmt.Config(folder=text, train=['train.en.gz', 'train.de.gz'] * times, validation=[str(held_out)],
                         test=[str(held_out)], subword_model=str(subword_model), max_length=1 << 16)
-    return wmt.prepare(config, folder, [])['counts']['train']['written']
+    return wmt_job.run(config, folder, [])['counts']['train']['written']
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:

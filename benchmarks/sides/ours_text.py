@@ -9,7 +9,8 @@ import tensorflow as tf
 import trained
 
 from keras_models import transformer, transformer_ctranslate2, translator
-from pipelines import config, predict
+from pipelines import config
+from pipelines.serving import saved_model
 
 VOCABULARY = f'model.vocab_size={inputs.BASE["V"]}'
 CHECKED = 'encoder/0/ffn/W_1/kernel', 'decoder/5/self_attention/W_V/kernel', 'embedding/embeddings'
@@ -82,8 +83,8 @@ def translate(model: str, lines: str, engine: str = 'ours') -> side.Work:
 
 
 def loaded(folder: str):
-    model = predict.load(folder)
-    return lambda lines: [found['answers'][0] for found in predict.run(model, lines)]
+    model = saved_model.load(folder)
+    return lambda lines: [found['answers'][0] for found in saved_model.run(model, lines)]
 
 
 def loaded_by_ctranslate2(folder: str):

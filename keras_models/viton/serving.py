@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import reason
+from keras_models import ModelError, reason
 from keras_models.layers import by_name
-from keras_models.viton.chain import CLASSES, COLOURS, Config, pixels, segment, try_on
+from keras_models.viton.chain import CLASSES, COLOURS, PARTS, Config, pixels, segment, try_on
+from keras_models.viton.try_on import built
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PICTURES = ('image', 'parse', 'warped')  # what `look` gives, encoded
@@ -20,6 +21,19 @@ class Inference:
 
     def words(self) -> list[str]:
         return [f'noise of seed {self.seed}']
+
+
+def check(config: Config, inference: Inference) -> None:
+    """Refuses to export what is not the whole chain.
+
+    Raises:
+      ModelError
+    """
+    del inference
+    if lost := [name for name in PARTS if name not in built(config)]:
+        raise ModelError(f'model.learn: a run that teaches {" and ".join(config.learn)} alone holds no '
+                         f'{" and no ".join(lost)}, so it cannot be exported; `python -m pipelines.train` is all there '
+                         'is to it, and one that teaches alias starts from it by train.init_from.')
 
 
 class TryOn(tf.Module):

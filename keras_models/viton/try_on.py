@@ -4,10 +4,13 @@ Of a person and a garment the picture of the person wearing it, by three network
 """
 from tensorflow import keras
 
-from keras_models import ModelError
-from keras_models.viton.chain import PARTS, PRESETS, Config, part, preset_values  # noqa: F401 (as a model module has them)
-from keras_models.viton.judge import Judge  # noqa: F401
-from keras_models.viton.serving import Inference, predict, serving  # noqa: F401
+from keras_models.viton.chain import (  # noqa: F401 (as a model module has them)
+    PARTS,
+    PRESETS,
+    Config,
+    part,
+    preset_values,
+)
 from keras_models.viton.training import (  # noqa: F401
     discriminators,
     files,
@@ -19,6 +22,8 @@ from keras_models.viton.training import (  # noqa: F401
 )
 
 UNIT = 'images'
+TASKS = ('try_on',)
+SERVING, SCORER = 'keras_models.viton.serving', 'keras_models.viton.judge'
 FIGURES = {'segmentation': 10, 'geometric_matching': 11, 'alias': 12}
 
 
@@ -30,19 +35,6 @@ def built(config: Config) -> list[str]:
 def build(config: Config) -> dict[str, keras.Model]:
     """Those of `built`, each as its own module builds it."""
     return {name: net for name in built(config) for net in PARTS[name].build(part(config, name)).values()}
-
-
-def check(config: Config, inference: Inference) -> None:
-    """Refuses to export what is not the whole chain.
-
-    Raises:
-      ModelError
-    """
-    del inference
-    if lost := [name for name in PARTS if name not in built(config)]:
-        raise ModelError(f'model.learn: a run that teaches {" and ".join(config.learn)} alone holds no '
-                         f'{" and no ".join(lost)}, so it cannot be exported; `python -m pipelines.train` is all there '
-                         'is to it, and one that teaches alias starts from it by train.init_from.')
 
 
 def _sum(config: Config, what: str) -> int:

@@ -22,10 +22,10 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
       split: the part of the target's data set they are drawn from.
     """
     from keras_models import deep_features
-    from pipelines import predict
+    from pipelines.serving import saved_model
     [home] = [run for run in study.runs if run.setting == target][:1]
     examples = home.pipeline.outputs('prepare')['examples'].uri
-    module = home.pipeline.config.data_module
+    module = home.pipeline.config.data_spec
     label = labels(examples, split, module)
     drawn = [deep_features.splits(label, train, test, number) for number in range(splits)]
     needed = sorted({row for parts in drawn for part in parts for row in part.tolist()})
@@ -39,7 +39,7 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
         return {name: float(np.mean([each[name] for each in found])) for name in ('mean class recall', 'mAP')}
     values = {(PIXELS, 0): measured(pixels(shown['picture']))}
     for seed in sorted({run.seed for run in study.runs}):
-        models = {net: predict.load(_exported(study, net, seed))
+        models = {net: saved_model.load(_exported(study, net, seed))
                   for net in dict.fromkeys(net for asked in rows.values() for net in asked['nets'])}
         found = {(net, part): [deep_features.features(model, each, scale) for scale in scales[study.scale]]
                  for net, model in models.items() for part, each in shown.items()}
@@ -55,7 +55,7 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
 def _exported(study: Study, setting: str, seed: int) -> str:
     import os
 
-    from pipelines.export import FORMAT
+    from pipelines.serving.layout import FORMAT
     for run in study.runs:
         if (run.setting, run.seed) == (setting, seed):
             return os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT)

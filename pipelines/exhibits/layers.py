@@ -19,7 +19,7 @@ def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str]
     """
     run = trained.run(study, setting)
     config = trained.config(run.pipeline)
-    costs = config.model_module.costs(config.model)
+    costs = config.model_spec.costs(config.model)
     columns = {cost.name: {'neurons': cost.side ** 2 * cost.channels, 'million parameters': cost.parameters / 1e6,
                            'million multiply-adds': cost.macs / 1e6} for cost in costs}
     whole = {column: sum(found[column] for found in columns.values()) for column in columns[costs[0].name]}

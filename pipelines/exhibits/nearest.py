@@ -87,5 +87,5 @@ def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarr
 
 def _content(pipeline, name: str, numbers: list[int]) -> tuple[list[bytes], np.ndarray]:
     """The pictures as files, and their classes."""
-    images, columns = pipeline.config.data_module.examples(trained.split(pipeline, name).read(numbers))
+    images, columns = pipeline.config.data_spec.examples(trained.split(pipeline, name).read(numbers))
     return images, np.array(columns['target'])

@@ -16,9 +16,10 @@ def draw(study: Study, network: str = '', digits: int = 9, layers: bool = True) 
     values: dict[tuple[str, int], dict[str, float]] = {}
     columns: dict[str, list] = {}
     for run in study.runs:
-        module, config = run.pipeline.config.model_module, run.pipeline.config.model
+        module, config = run.pipeline.config.model_spec, run.pipeline.config.model
         if network:
-            module, config = module.PARTS[network], module.part(config, network)
+            from keras_models.viton import chain
+            module, config = chain.PARTS[network], chain.part(config, network)
         costs = module.costs(config)
         values[run.setting, run.seed] = {
             'weight layers': len([cost for cost in costs if cost.macs]),

@@ -33,7 +33,7 @@ def draw(study: Study) -> Exhibit:
 def learned(run: str, config) -> dict[str, float]:
     """The mean slope of every layer that has any, in the net's order. run: a ModelRun's folder."""
     from pipelines import checkpoints
-    weights = checkpoints.read(checkpoints.find(run, config.model_module))['classifier']
+    weights = checkpoints.read(checkpoints.find(run, config.model_spec))['classifier']
     layers = [layer.removesuffix('/prelu/a') for layer in weights if layer.endswith('/prelu/a')]
     layers.sort(key=lambda layer: (layer.startswith('fc'), layer))  # convolutions are called conv<stage>_<n>
     return {layer: float(np.mean(weights[f'{layer}/prelu/a'])) for layer in layers}

@@ -16,14 +16,15 @@ def draw(study: Study, setting: str = '', pictures: int = 8, seed: int = 1) -> E
       pictures: how many, drawn from the test split without looking at them.
       seed: of that draw.
     """
-    from pipelines import predict, sheet
-    from pipelines.export import FORMAT
+    from pipelines import sheet
+    from pipelines.serving import saved_model
+    from pipelines.serving.layout import FORMAT
     run = trained.run(study, setting)
-    model = predict.load(os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT))
+    model = saved_model.load(os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT))
     test = trained.split(run.pipeline, 'test')
     numbers = np.random.default_rng(seed).choice(len(test), min(pictures, len(test)), replace=False).tolist()
-    images, columns = run.pipeline.config.data_module.examples(test.read(numbers))
-    answers = list(predict.run(model, images, len(images), False))
+    images, columns = run.pipeline.config.data_spec.examples(test.read(numbers))
+    answers = list(saved_model.run(model, images, len(images), False))
     words = dict(zip(*([text.decode() for text in each().numpy()] for each in (model.classes, model.descriptions))))
     sheet.draw(os.path.join(study.out, NAME), [
         sheet.Shown(image, '', found['answers'], found['probabilities'], truth)

@@ -33,7 +33,7 @@ def net(pipeline):
     """The image net a pipeline trained: its functional model, (image, seed) -> …, with those weights."""
     from pipelines import checkpoints
     known = config(pipeline)
-    nets = known.model_module.build(known.model)
+    nets = known.model_spec.build(known.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
     return next(iter(nets.values()))
 
@@ -48,7 +48,7 @@ def pictures(pipeline, name: str, numbers) -> Iterator:
     """Pictures of a split as validation shows them, float32 [n, crop, crop, 3], some at once and in the order given."""
     import tensorflow as tf
     settings, of = pipeline.config, split(pipeline, name)
-    decode = tf.function(settings.data_module.decoder(_examples(pipeline), settings.input, training=False),
+    decode = tf.function(settings.data_spec.decoder(_examples(pipeline), settings.input, training=False),
                          autograph=False)
     for start in range(0, len(numbers), AT_ONCE):
         serialized = tf.constant(of.read(numbers[start:start + AT_ONCE]))

@@ -45,7 +45,8 @@ def draw(study: 'Study', runs: dict[str, dict[str, Any]], tokens: int = 25_000) 
     values = {}
     for name, run in runs.items():
         resolved = configs.load(run['config'])
-        found = counted(resolved.model_module.parameters(resolved.model), tokens, resolved.train.steps)
+        assert resolved.model_spec.parameters
+        found = counted(resolved.model_spec.parameters(resolved.model), tokens, resolved.train.steps)
         clock = by_the_clock(run['hours'])
         values[name, 0] = {**found, 'EFLOP by the clock': clock, '% of peak': 100 * found['EFLOP in all'] / clock}
     return Exhibit(values)

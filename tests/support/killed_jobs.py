@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 import tensorflow as tf
 
 from data_prep import UserError, imagenet_job, records, statistics, tryon_job, wmt_job  # noqa: F401 (before any fork)
-from pipelines import config, prepare, stage
+from pipelines import cli, config, prepare
 from pipelines.pipeline import Pipeline
 
 # Whatever a job changes on the disk, it changes through these.
@@ -94,7 +94,7 @@ def kill_and_finish(file: str, root: pathlib.Path, moments: list[str]) -> list:
 
 
 def main(root: str, *jobs: str) -> None:
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     found = {}
     with contextlib.redirect_stdout(sys.stderr):
         for file, moments in (job.split('=') for job in jobs):

@@ -8,9 +8,9 @@ import pkgutil
 import data_prep
 import keras_models
 import pipelines
-from pipelines import stage, strategy
+from pipelines import cli, strategy
 
-stage.quiet_libraries()
+cli.quiet_libraries()
 gc.disable()
 for name in ('tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'orbit',
              'ml_metadata', 'matplotlib.pyplot', 'rich.console', 'rich.table', 'jinja2', 'sacrebleu', 'sklearn.svm'):

@@ -16,7 +16,7 @@ from tensorflow.python.distribute import cross_device_utils
 from tensorflow.python.eager import context
 from tensorflow.python.framework.config import disable_op_determinism
 
-from pipelines import stage, strategy
+from pipelines import cli, strategy
 
 SEED = 0
 # The rewriter takes as long over a graph that runs twice as building it did; LLVM over half of XLA's time. What a
@@ -27,7 +27,7 @@ QUICK_XLA = '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_pas
 
 def pytest_configure() -> None:
     os.environ.setdefault('XLA_FLAGS', QUICK_XLA)
-    stage.quiet_libraries()
+    cli.quiet_libraries()
     strategy.one_by_one()
     strategy.two_logical_cpus()
     rewrite_graphs(False)

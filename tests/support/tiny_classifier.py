@@ -12,7 +12,8 @@ from PIL import Image
 from tensorflow import keras
 
 from data_prep import image_input
-from keras_models.classification import Inference, loss_fn, predict, serving  # noqa: F401 (as a paper's file has them)
+from keras_models.classification import loss_fn  # noqa: F401 (as a paper's file has it)
+from keras_models.image.serving import Inference, predict, serving  # noqa: F401
 from keras_models.layers import seed_input
 
 

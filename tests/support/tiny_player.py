@@ -4,8 +4,8 @@ import os
 
 import tensorflow as tf
 
-from keras_models import school
-from pipelines.export import DESCRIPTION
+from keras_models import educated, school
+from pipelines.serving.layout import DESCRIPTION
 
 
 def save(folder: str) -> str:
@@ -13,7 +13,7 @@ def save(folder: str) -> str:
     config = school.Config(game='nim', machines=2, memory=16, cards=8)
     machines = school.build(config)['machines']
     machines.supply_tapes(0)
-    player = school.Player(machines.alone(0), school.Inference())
+    player = educated.Player(machines.alone(0), educated.Inference())
     tf.saved_model.save(player, folder, signatures=player.signatures())
     os.makedirs(os.path.join(folder, 'assets.extra'), exist_ok=True)
     with open(os.path.join(folder, DESCRIPTION), 'w', encoding='utf-8') as file:

@@ -1,0 +1,1 @@
+"""Games, as positions to be examined in."""

@@ -1,0 +1,1 @@
+"""What image nets share beyond training: serving and scoring."""

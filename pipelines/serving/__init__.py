@@ -1,0 +1,1 @@
+"""Exported models: where they lie, how they are loaded and run."""

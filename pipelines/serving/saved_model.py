@@ -1,0 +1,59 @@
+"""Loads an exported model, if its files are those that were recorded, and runs it."""
+import json
+import os
+import re
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
+
+from data_prep import UserError
+from keras_models.protocol import ModelSpec
+from pipelines import artifacts, roles, strategy
+from pipelines.serving.hashes import check_hashes
+from pipelines.serving.layout import DESCRIPTION
+
+
+def load(path: str):
+    """Loads an exported model.
+
+    Args:
+      path: a SavedModel, or a folder of integer versions, of which the highest is taken as serving does.
+
+    Raises:
+      UserError: there is no exported model, or its files are not those that were recorded.
+    """
+    if not tf.io.gfile.exists(path):
+        raise UserError(f'--model {path}: there is no such folder.')
+    if not tf.io.gfile.exists(os.path.join(path, 'saved_model.pb')):
+        versions = artifacts.version_folders(path)
+        if not versions:
+            raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions; '
+                            'run `python -m pipelines.push` to make one.')
+        path = versions[-1]
+    check_hashes(path)
+    try:
+        with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
+            description = json.loads(file.read())
+        strategy.share_cores(_spec(description).at_once)
+        model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
+        model.description = description
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
+                        'remove it and push again.') from error
+    return model
+
+
+def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
+    """Answers of a loaded model, in order, by the batching of the system it is of, which knows a good size, too."""
+    spec = _spec(model.description)
+    compiled = jit or model.description['config']['export']['jit']
+    size = {'batch_size': batch_size} if batch_size else {}
+    return spec.predict(model, inputs, **size, jit=compiled)
+
+
+def _spec(description: dict) -> ModelSpec:
+    """The system a model is of."""
+    name = description['model_module']
+    if not re.fullmatch(r'keras_models(\.\w+)+', name):
+        raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
+    return roles.model(name)
