@@ -1,8 +1,9 @@
 """The clothing-agnostic person as VITON-HD's authors prepare it, whose published weights saw no other.
 
 The rules are those of their preprocessing (https://github.com/shadow2496/VITON-HD), in our own words and code; where
-the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws the shapes
-with Pillow, as the authors do; a served model needs TensorFlow's operations, which fill Pillow's rows in closed form.
+the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws them with
+Pillow, as the authors do (`person_drawn.py`). A served model needs TensorFlow's operations, which fill Pillow's rows in
+closed form.
 
 Of S_a: garment and torso skin become background, and of each arm the pixels under a line from the other shoulder by
 shoulder and elbow to the wrist, with discs at the joints. A joint that was not found is passed over. What lies beyond
@@ -15,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image, ImageDraw
 
 from data_prep.person import HEIGHT, POINTS
 
@@ -49,7 +49,7 @@ def hips_apart(points: Any) -> Any:
     return (points[RIGHT_HIP][0] != points[LEFT_HIP][0]) | (points[RIGHT_HIP][1] != points[LEFT_HIP][1])
 
 
-def _arm(points: Any, joints: tuple[int, ...], pixel: Any, where: Any) -> Iterator[Shape]:
+def arm_shapes(points: Any, joints: tuple[int, ...], pixel: Any, where: Any) -> Iterator[Shape]:
     """Shapes over an arm's pixels in S_a. where: chooses between two values by a third."""
     seen = _seen(points)
     before, has_before = points[joints[0]], seen[joints[0]]
@@ -61,7 +61,7 @@ def _arm(points: Any, joints: tuple[int, ...], pixel: Any, where: Any) -> Iterat
         before = where(there, at, before)
 
 
-def _figure(points: Any, pixel: Any) -> Iterator[Shape]:
+def figure(points: Any, pixel: Any) -> Iterator[Shape]:
     """Shapes of what is grey in I_a."""
     seen = _seen(points)
     right, left = points[RIGHT_SHOULDER], points[LEFT_SHOULDER]
@@ -87,50 +87,18 @@ def _seen(points: Any) -> list:
     return [(points[n][0] != 0) | (points[n][1] != 0) for n in range(len(POINTS))]
 
 
-def agnostic(parse: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What is grey in I_a, bool [h, w], and S_a, uint8 [h, w], to the pixel as the authors' code makes them.
-
-    Args:
-      parse: uint8 [h, w], labels.
-      points: float64 [18, 2]; neck, shoulders and two hips are needed, and missing points are zero.
-    """
-    pixel = len(parse) / HEIGHT
-    gone = np.isin(parse, GONE)
-    for label, joints in ARMS:
-        arm = _drawn(_arm(points, joints, pixel, lambda there, a, b: a if there else b), parse.shape)
-        gone |= arm & (parse == label)
-    removed = _drawn(_figure(points, pixel), parse.shape) & ~np.isin(parse, KEPT)
-    return removed, np.where(gone, np.uint8(0), parse)
-
-
-def _drawn(shapes: Iterator[Shape], size: tuple[int, ...]) -> np.ndarray:
-    height, width = size
-    picture = Image.new('L', (width, height))
-    draw = ImageDraw.Draw(picture)
-    for shape in shapes:
-        if not shape.there:
-            continue
-        points = [(float(x), float(y)) for x, y in shape.points]
-        if shape.kind == 'line':
-            draw.line(points, 255, round(shape.size[0]))
-        elif shape.kind == 'polygon':
-            draw.polygon(points, 255)
-        else:
-            [(x, y)], (across, down) = points, shape.size
-            around = (x - across, y - down, x + across, y + down)
-            (draw.ellipse if shape.kind == 'ellipse' else draw.rectangle)(around, 255)
-    return np.asarray(picture) > 0
-
-
 def agnostic_in_graph(parse: tf.Tensor, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `agnostic`, in TensorFlow's operations, but for single pixels at corners. points: float32 [18, 3]."""
+    """As `person_drawn.agnostic`, in TensorFlow's operations, but for single pixels at corners.
+
+    points: [18, 3].
+    """
     size = tf.shape(parse)
     pixel = tf.cast(size[0], tf.float64) / HEIGHT
     at = list(tf.unstack(tf.cast(points[:, :2], tf.float64)))
     gone = _is(parse, GONE)
     for label, joints in ARMS:
-        gone |= _filled(_arm(at, joints, pixel, tf.where), size) & (parse == label)
-    removed = _filled(_figure(at, pixel), size) & ~_is(parse, KEPT)
+        gone |= _filled(arm_shapes(at, joints, pixel, tf.where), size) & (parse == label)
+    removed = _filled(figure(at, pixel), size) & ~_is(parse, KEPT)
     return removed, tf.where(gone, tf.zeros_like(parse), parse)
 
 

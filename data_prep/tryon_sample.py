@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_input, images, person, person_official
+from data_prep import image_input, images, person, person_drawn, person_official
 from data_prep.tryon_files import File, Refused
 
 # A mask's levels are near black or white, but for this part of them, and it is no less or more than these of a picture.
@@ -62,7 +62,7 @@ def sample(files: dict[str, File], padding: float, max_pixels: int, rules: str =
     if rules == 'official':
         if not person_official.hips_apart(points.numpy()):
             raise Refused(files['keypoints'].path, 'no two hips in it, and data.agnostic: official needs them')
-        removed, agnostic_parse = person_official.agnostic(labels.numpy(), exact.numpy()[:, :2])
+        removed, agnostic_parse = person_drawn.agnostic(labels.numpy(), exact.numpy()[:, :2])
     else:
         removed, agnostic_parse = _agnostic(labels, points, padding)
     if 'pose' in files:

@@ -31,6 +31,7 @@ FRAME = {
                     'reads flags; which runner a job has changes no byte of a data set'),
     **dict.fromkeys(('pipelines.config', 'pipelines.roles', 'keras_models.protocol', 'data_prep.core.protocol'),
                     'resolves the configuration, whose values are in the fingerprint'),
+    'pipelines.preparation': 'refuses data, and changes nothing of what is made of them',
     **dict.fromkeys(('pipelines.progress', 'pipelines.explain'), 'prints'),
     'pipelines.teacher': 'a person\'s lessons, which no stage gives',
     **dict.fromkeys(('pipelines.report', 'pipelines.answers', 'pipelines.data_section', 'pipelines.figures',

@@ -18,7 +18,7 @@ from pipelines import evaluate, roles
 def gate(**thresholds):
     """A configuration of text with these thresholds, metric -> bounds."""
     evaluation = types.SimpleNamespace(thresholds=thresholds, slices=[], networks={})
-    return types.SimpleNamespace(evaluate=evaluation, model=None,
+    return types.SimpleNamespace(evaluate=evaluation, model=None, data=types.SimpleNamespace(target='de'),
                                  model_spec=roles.model('keras_models.transformer'),
                                  data_spec=roles.data('data_prep.wmt'))
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import person_official, records, sample_people, tryon, tryon_files, tryon_sample
+from data_prep import person_drawn, person_official, records, sample_people, tryon, tryon_files, tryon_sample
 from support import authors_person
 
 SIZE = 1024, 768
@@ -68,7 +68,7 @@ def eighteen(points):
 @pytest.mark.parametrize('name, number', [*((name, 0) for name in CASES), ('as made', 1)])
 def test_preparation_is_the_authors_to_the_pixel_and_the_graph_but_for_edges(people, name, number):
     image, labels, points = case(people, name, number)
-    removed, agnostic_parse = person_official.agnostic(labels, eighteen(points))
+    removed, agnostic_parse = person_drawn.agnostic(labels, eighteen(points))
     assert 0.1 < removed.mean() < 0.8
     expected = authors_person.agnostic(image, labels, points)
     np.testing.assert_array_equal(np.where(removed[..., np.newaxis], np.uint8(128), image), expected)
@@ -85,14 +85,14 @@ def test_the_graph_fills_what_pillow_fills_at_any_size_and_place():
             labels = draw.integers(0, 20, size, np.uint8)
             points = draw.uniform(-0.2, 1.2, (18, 2)) * size[::-1]
             points[4] = points[3]
-            for found, exact in zip(GRAPH(labels, points), person_official.agnostic(labels, points)):
+            for found, exact in zip(GRAPH(labels, points), person_drawn.agnostic(labels, points)):
                 assert (found != exact).numpy().mean() <= EDGES
 
 
 def test_rules_one_by_one(people):
     """Where they differ from the paper's: hands, a missing wrist, hair and the lower body."""
     _, labels, points = case(people, 'as made')
-    removed, agnostic_parse = person_official.agnostic(labels, eighteen(points))
+    removed, agnostic_parse = person_drawn.agnostic(labels, eighteen(points))
     for label, wrist in ((14, points[7]), (15, points[4])):
         y, x = np.nonzero(labels == label)
         hand = np.hypot(x - wrist[0], y - wrist[1]) < 35
@@ -100,10 +100,10 @@ def test_rules_one_by_one(people):
         assert removed[labels == label][hand].all()  # grey, which the paper's rule shows
     assert not removed[labels == BOTTOM].any()  # no seam is taken away
     _, long, _ = case(people, 'hair over the shoulder')
-    assert person_official.agnostic(long, eighteen(points))[0][long == HAIR].any()
+    assert person_drawn.agnostic(long, eighteen(points))[0][long == HAIR].any()
     no_wrist = points.copy()
     no_wrist[7] = 0
-    kept = person_official.agnostic(labels, eighteen(no_wrist))[1] == LEFT_ARM
+    kept = person_drawn.agnostic(labels, eighteen(no_wrist))[1] == LEFT_ARM
     assert kept.sum() > 1000 + (agnostic_parse == LEFT_ARM).sum()  # the forearm stays in S_a
 
 

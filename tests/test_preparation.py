@@ -8,6 +8,7 @@ from data_prep import UserError
 from keras_models.viton import try_on
 from pipelines import checkpoints, evaluate, import_weights, predict, preparation, trainer
 from pipelines import config as configs
+from pipelines.serving import saved_model
 
 OFFICIAL = {'agnostic': 'official'}
 REFUSED = r'was trained on people of data\.agnostic: official, and these are paper; '
@@ -52,7 +53,7 @@ def test_weights_of_the_authors_say_by_whose_rules(tmp_path, monkeypatch):
                                           ('baseline', 'remove it, and nothing is compared with it')])
 def test_evaluation_refuses_a_model_of_people_prepared_otherwise(monkeypatch, tmp_path, name, remedy):
     described = {'candidate': {'agnostic': 'paper'}, 'baseline': {'agnostic': 'paper'}, name: OFFICIAL}
-    monkeypatch.setattr(predict, 'load', lambda folder: types.SimpleNamespace(
+    monkeypatch.setattr(saved_model, 'load', lambda folder: types.SimpleNamespace(
         description=described[folder.split('/')[0]]))
     folders = {each: f'{each}/Format-Serving' for each in described}
     with pytest.raises(UserError, match=f'^{name} {REFUSED}{remedy}'):
@@ -61,7 +62,7 @@ def test_evaluation_refuses_a_model_of_people_prepared_otherwise(monkeypatch, tm
 
 def test_prediction_refuses_a_named_model_beside_a_configuration_of_other_people(monkeypatch, capsys):
     """One sentence, no traceback."""
-    monkeypatch.setattr(predict, 'load', lambda path: types.SimpleNamespace(description=OFFICIAL))
+    monkeypatch.setattr(saved_model, 'load', lambda path: types.SimpleNamespace(description=OFFICIAL))
     with pytest.raises(SystemExit) as stopped:
         predict.main(['--model', 'model', '--config', 'demo_tryon', 'pairs.txt'])
     said = capsys.readouterr().err

@@ -12,12 +12,13 @@ SEED = np.array([1, 2], np.int32)
 def text():
     net = transformer.build(transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=2))['transformer']
     ids = tf.constant([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0]])
-    return net, [ids, ids[::-1], SEED]
+    return net, [ids, ids[::-1], tf.constant(SEED)]
 
 
 def pictures(paper, **keys):
     [net] = paper.build(paper.Config(classes=5, **keys)).values()
-    return net, [tf.random.stateless_normal([2, net.input_shape[0][1], net.input_shape[0][2], 3], SEED), SEED]
+    shape = [2, net.input_shape[0][1], net.input_shape[0][2], 3]
+    return net, [tf.random.stateless_normal(shape, SEED), tf.constant(SEED)]
 
 
 def people(name):
@@ -27,7 +28,7 @@ def people(name):
     net = nets[name]
     shapes = dict(zip(net.input_names, net.inputs))
     draw = {key: tf.random.stateless_uniform([2, *shape.shape[1:]], SEED + n) for n, (key, shape) in
-            enumerate(shapes.items())} | {'seed': SEED}
+            enumerate(shapes.items())} | {'seed': tf.constant(SEED)}
     return net, {key: draw[key] for key in shapes}
 
 

@@ -207,7 +207,7 @@ def save_pictures(folder):
     """A folder of pictures, one of them, with zeros behind it, over gRPC's usual 4 MB; name -> content."""
     os.makedirs(folder)
     contents = [tiny_classifier.jpeg(seed=1) + b'\0' * 5_000_000, tiny_classifier.png(seed=2),
-                tiny_classifier.jpeg(seed=3), tiny_classifier.png(seed=4)]
+                tiny_classifier.jpeg(seed=3), tiny_classifier.png(seed=10)]
     names = ['large.jpg', 'ein Bild.png', '그림.jpeg', os.fsdecode(b'gr\xfcn.png')]  # the last is not UTF-8
     pictures = {os.path.join(folder, name): content for name, content in zip(names, contents)}
     for path, content in pictures.items():

@@ -89,10 +89,9 @@ STARTED = {'segmentation', 'geometric matching', 'ALIAS'}
 @pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow if name in (
     'geometric matching', 'ALIAS') else ()) for name in LEARNERS])
 def test_a_training_step_is_one_cluster_and_updates(name, learner):
-    *_, batch = LEARNERS[name]
-    it = learner(name)
+    batch, it = learners.batch(name), learner(name)
     assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
-    assert_stays_on_the_device(it._compute, batch, SEED, False,
+    assert_stays_on_the_device(it._compute, batch, tf.constant(SEED), False,
                                stage='hlo' if name in STARTED else 'optimized_hlo')
 
 
@@ -105,7 +104,7 @@ def beam_search() -> HotPath:
     asked = translator.Inference(extra_length=4)
     served = translator.serving(transformer.build(model), model, asked, tokenizer, True)
     return HotPath(served.serve.get_concrete_function(), compiled(lambda ids: served.decode_fixed(ids)),
-                   (LEARNERS['Transformer'][-1]['inputs'],))
+                   (learners.batch('Transformer')['inputs'],))
 
 
 def classifier() -> HotPath:
@@ -119,7 +118,7 @@ def try_on_serving(learner) -> HotPath:
     it = learner('ALIAS')
     assets = tryon.assets(it._examples, it.config.input)
     served = viton_serving.serving(it.nets, it.config.model, viton_serving.Inference(), assets, True)
-    given = {name: value[0] for name, value in LEARNERS['ALIAS'][-1].items() if name != 'real'}
+    given = {name: value[0] for name, value in learners.batch('ALIAS').items() if name != 'real'}
     given['removed'] = tf.zeros([64, 64])
     return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')
 

@@ -18,11 +18,11 @@ from support import learners
 
 def training_step(name: str, make) -> list[float]:
     """How far the gradients of each network, and all losses, are apart: see `apart`."""
-    batch = learners.LEARNERS[name][-1]
+    batch = learners.batch(name)
     found = []
     for compiled in (False, True):
         it = make(name, compiled)
-        gradients, losses, _ = it._compute(batch, learners.SEED, False)
+        gradients, losses, _ = it._compute(batch, tf.constant(learners.SEED), False)
         found.append({**gradients, 'losses': [losses[key][0] for key in sorted(losses)]})
     return [apart(found[0][key], found[1][key]) for key in found[0]]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 
 from data_prep import records
 from keras_models import perceptual
@@ -50,6 +51,11 @@ LEARNERS = {
                            [*SMALL_PEOPLE, 'model.geometric_matching.synchronized=false'], people()),
     'ALIAS': ('viton_hd_alias', SMALL_PEOPLE, people()),
 }
+
+
+def batch(name: str) -> dict[str, tf.Tensor]:
+    """What the learner of that name trains on. Arrays become tensors only here: importing starts no TensorFlow."""
+    return {key: tf.constant(value) for key, value in LEARNERS[name][-1].items()}
 
 
 class Undriven(trainer.Trainer):
