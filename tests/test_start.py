@@ -74,7 +74,9 @@ def test_a_stage_hashes_what_it_imports(name, imported, config_file):
     # The configuration is read by these modules' dataclasses; the values themselves are in the fingerprint.
     read = closure(roles.sources(loaded, ('data', 'model', 'serving')))
     # `FRAME` says the reason for each; what only it imports looks up, prints and draws as it does.
-    frame = closure(['data_prep.records', 'data_prep.core.files', 'pipelines.evaluation.scorers']) | {*artifacts.FRAME}
+    # Statistics are drawn by the report's section about data; by the checkpoints, every stage knows train's inputs.
+    frame = {*artifacts.FRAME} | closure(['data_prep.records', 'data_prep.core.files', 'data_prep.statistics',
+                                          'pipelines.evaluation.scorers', 'pipelines.checkpoints'])
     # Whether this process follows another is asked of every stage, so the tops of their modules are imported.
     commands = {*(f'pipelines.{each}' for each in stage.STAGES), 'pipelines.evaluation', 'pipelines.serving',
                 'pipelines.serving.layout', 'pipelines.strategy'}
