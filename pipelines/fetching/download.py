@@ -77,22 +77,19 @@ def _record(file: File, path: pathlib.Path) -> None:
 
 def _download(file: File, path: pathlib.Path, checksum: str) -> None:
     logging.getLogger(pooch.get_logger().name).setLevel(logging.WARNING)
-    known = checksum if not checksum.startswith('sha256-begins:') else None
-    downloader = _Resuming(file, part_of(path), bool(checksum))
-    keeper = pooch.create(path=path.parent, base_url='', registry={file.name: known}, urls={file.name: file.url},
-                          retry_if_failed=RETRIES)
+    begins = checksum.startswith('sha256-begins:')  # which pooch does not know
+    downloader = _Resuming(file, part_of(path), bool(checksum), checksum if begins else '')
+    keeper = pooch.create(path=path.parent, base_url='', registry={file.name: None if begins else checksum or None},
+                          urls={file.name: file.url}, retry_if_failed=RETRIES)
     try:
         keeper.fetch(file.name, downloader=downloader)
     except requests.RequestException as error:
         raise UserError(f'{file.url}: {_words(error)}. Run the command again; it continues where it stopped.'
                         ) from error
     except ValueError as error:
-        raise UserError(f'{file.url}: what was downloaded does not have the checksum of {file.published or "the first "
-                        "download"}. It was removed; try again later, or get {file.name} elsewhere.') from error
-    if known is None and checksum and not checksums.matches(path, checksum):
-        path.unlink()
-        raise UserError(f'{file.url}: what was downloaded does not have the checksum of {file.published}. It was '
-                        f'removed; try again later, or get {file.name} elsewhere.')
+        whose = file.published or 'the first download'
+        raise UserError(f'{file.url}: what was downloaded does not have the checksum of {whose}. It was removed; try '
+                        f'again later, or get {file.name} elsewhere.') from error
 
 
 def _words(error: BaseException) -> str:
@@ -101,8 +98,7 @@ def _words(error: BaseException) -> str:
         return 'its redirects do not end'
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
         return 'no answer in time'
-    text = str(error)
-    return text if '(' not in text else f'cannot be reached ({text.rpartition(": ")[2].strip(")\"")})'
+    return 'the server cannot be reached' if '(' in str(error) else str(error)  # that of a library is a nest
 
 
 class _Resuming:
@@ -112,10 +108,11 @@ class _Resuming:
       part: the file for incomplete bytes.
       checked: whether a checksum will vouch for the result; else only a server that says by its validator that the
         file is unchanged is asked for the rest.
+      checksum: one that pooch cannot check itself, or nothing.
     """
 
-    def __init__(self, file: File, part: pathlib.Path, checked: bool):
-        self._file, self._part, self._checked = file, part, checked
+    def __init__(self, file: File, part: pathlib.Path, checked: bool, checksum: str):
+        self._file, self._part, self._checked, self._checksum = file, part, checked, checksum
         self._validator = part.with_name(f'{part.name}.validator')
         self._attempt = 0
 
@@ -134,6 +131,8 @@ class _Resuming:
             raise UserError(f'{url}: it redirects to an address that is not http or https. Report this.') from error
         os.replace(self._part, output_file)
         self._validator.unlink(missing_ok=True)
+        if self._checksum and not checksums.matches(pathlib.Path(output_file), self._checksum):
+            raise ValueError('another checksum')  # which pooch retries
 
     def _have(self) -> int:
         return self._part.stat().st_size if self._part.exists() else 0
