@@ -2,6 +2,7 @@
 import hashlib
 import json
 import shutil
+import types
 
 import pytest
 
@@ -159,6 +160,16 @@ def test_redirects_are_followed_to_their_end(tmp_path):
     with serve(says(302, Location='file:///etc/passwd', Content_Length='0')) as server:
         refused(server, tmp_path, 'not http or https')
         assert len(server.asked) == 1
+
+
+def test_an_unchecked_file_does_not_come_unencrypted(tmp_path):
+    """A redirect from https to http is followed only where a checksum vouches for what arrives."""
+    file = catalogue.File('file.bin', 'https://a.example/file.bin')
+    first = types.SimpleNamespace(url=file.url)
+    answer = types.SimpleNamespace(url='http://b.example/file.bin', history=[first], status_code=200)
+    download._Resuming(file, tmp_path / 'part', True, '')._check_answer(answer)
+    with pytest.raises(UserError, match='redirects to http://b.example/file.bin, which is not encrypted'):
+        download._Resuming(file, tmp_path / 'part', False, '')._check_answer(answer)
 
 
 def test_a_busy_server_is_asked_again_after_the_time_it_names(tmp_path, waits):
