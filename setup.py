@@ -31,7 +31,9 @@ TRAIN = [
     'matplotlib>=3.8',
     'ml-metadata>=1.17,<1.18',
     'pillow>=10',  # boxes cut out of pictures
+    'pooch>=1.8,<2',  # downloads
     'pyyaml>=6',
+    'requests>=2.31',
     'rich>=13',
     'sacrebleu>=2.4,<3',
     'sacremoses>=0.1,<1',
@@ -56,7 +58,8 @@ setuptools.setup(
     python_requires='>=3.11,<3.12',
     packages=['configs', *setuptools.find_packages(include=['data_prep', 'data_prep.*', 'keras_models',
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
-    package_data={'configs': ['*.yaml', 'reproduce/*/*.yaml'], 'pipelines': ['templates/*', 'serving_kit/*']},
+    package_data={'configs': ['*.yaml', 'reproduce/*/*.yaml'],
+                  'pipelines': ['fetching/*.yaml', 'templates/*', 'serving_kit/*']},
     install_requires=CORE,
     extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
 )

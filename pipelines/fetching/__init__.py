@@ -1,0 +1,1 @@
+"""Downloads, converts and checks data sets."""
