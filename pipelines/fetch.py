@@ -16,7 +16,7 @@ import sys
 import typing
 
 from data_prep import UserError
-from pipelines import stage
+from pipelines import cli
 
 if typing.TYPE_CHECKING:
     from pipelines.fetching.catalogue import DataSet
@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
         from pipelines.fetching import catalogue
         data_set = catalogue.get(args.name)
         run(data_set, args.out or data_set.folder)
-    stage.run_command(work)
+    cli.run_command(work)
 
 
 if __name__ == '__main__':
