@@ -94,8 +94,6 @@ def _download(file: File, path: pathlib.Path, checksum: str) -> None:
 
 def _words(error: BaseException) -> str:
     """A library's error in a few words, without its nested representations."""
-    if isinstance(error, requests.TooManyRedirects):
-        return 'its redirects do not end'
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
         return 'no answer in time'
     return 'the server cannot be reached' if '(' in str(error) else str(error)  # that of a library is a nest
@@ -127,6 +125,8 @@ class _Resuming:
                 self._take(answer)
         except urllib3.exceptions.HTTPError as error:
             raise requests.ConnectionError(f'the connection was cut after {self._have():,} bytes') from error
+        except requests.TooManyRedirects as error:
+            raise UserError(f'{url}: its redirects do not end. See its page for where the file is now.') from error
         except requests.exceptions.InvalidSchema as error:
             raise UserError(f'{url}: it redirects to an address that is not http or https. Report this.') from error
         os.replace(self._part, output_file)
