@@ -108,9 +108,10 @@ def test_a_changed_file_is_not_continued_without_a_checksum(tmp_path):
     check(tmp_path)
 
 
-def test_a_corrupt_file_is_fetched_again_and_never_kept(tmp_path):
+def test_a_corrupt_file_is_fetched_again_and_never_kept(tmp_path, capsys):
     with serve(whole(OTHER), whole(CONTENT)) as server:
         download.fetch(file_at(server), tmp_path)
+    assert capsys.readouterr() == ('fetch: file.bin: its checksum is wrong; attempt 2 of 6, 0.0 MB are kept\n', '')
     check(tmp_path)
     (tmp_path / 'file.bin').unlink()
     with serve(whole(OTHER)) as server:
@@ -173,10 +174,11 @@ def test_an_unchecked_file_does_not_come_unencrypted(tmp_path):
         download._Resuming(file, tmp_path / 'part', False, '')._check_answer(answer)
 
 
-def test_a_busy_server_is_asked_again_after_the_time_it_names(tmp_path, waits):
+def test_a_busy_server_is_asked_again_after_the_time_it_names(tmp_path, waits, capsys):
     with serve(says(503, Retry_After='7'), says(429, Retry_After='100000'), whole(CONTENT)) as server:
         download.fetch(file_at(server), tmp_path)
     check(tmp_path)
+    assert 'the server answers 503 Service Unavailable; attempt 2 of 6' in capsys.readouterr().out
     assert 7 in waits and download.LONGEST_WAIT in waits and max(waits) == download.LONGEST_WAIT
     (tmp_path / 'file.bin').unlink()
     with serve(says(503)) as server:
