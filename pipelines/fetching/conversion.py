@@ -13,7 +13,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from data_prep import UserError, archives
@@ -111,7 +111,7 @@ def trees(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0
             (target / name).write_bytes(_content(packed, info))
 
 
-_CONVERSIONS = {'cifar10': cifar10, 'class_folders': class_folders, 'trees': trees}
+_CONVERSIONS: dict[str, Callable[..., None]] = {'cifar10': cifar10, 'class_folders': class_folders, 'trees': trees}
 
 
 def _cifar_classes(source: pathlib.Path) -> list[str]:

@@ -76,7 +76,7 @@ def _record(file: File, path: pathlib.Path) -> None:
 
 
 def _download(file: File, path: pathlib.Path, checksum: str) -> None:
-    logging.getLogger(pooch.get_logger().name).setLevel(logging.WARNING)
+    pooch.get_logger().setLevel(logging.WARNING)  # it would tell each attempt beside us, without the fault
     begins = checksum.startswith('sha256-begins:')  # which pooch does not know
     downloader = _Resuming(file, part_of(path), bool(checksum), checksum if begins else '')
     keeper = pooch.create(path=path.parent, base_url='', registry={file.name: None if begins else checksum or None},
@@ -94,8 +94,6 @@ def _download(file: File, path: pathlib.Path, checksum: str) -> None:
 
 def _words(error: BaseException) -> str:
     """A library's error in a few words, without its nested representations."""
-    if isinstance(error, requests.TooManyRedirects):
-        return 'its redirects do not end'
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
         return 'no answer in time'
     return 'the server cannot be reached' if '(' in str(error) else str(error)  # that of a library is a nest
@@ -114,25 +112,36 @@ class _Resuming:
     def __init__(self, file: File, part: pathlib.Path, checked: bool, checksum: str):
         self._file, self._part, self._checked, self._checksum = file, part, checked, checksum
         self._validator = part.with_name(f'{part.name}.validator')
-        self._attempt = 0
+        self._attempt, self._fault = 0, ''
 
     def __call__(self, url: str, output_file: str, keeper: Any) -> None:
         self._attempt += 1
         if self._attempt > 1:
-            print(f'fetch: {self._file.name}: attempt {self._attempt} of {RETRIES + 1}, '
+            print(f'fetch: {self._file.name}: {self._fault}; attempt {self._attempt} of {RETRIES + 1}, '
                   f'{megabytes(self._have())} are kept', flush=True)
+        self._fault = 'its checksum is wrong'  # all that can still be wrong after this
+        try:
+            self._get(url)
+        except requests.RequestException as error:
+            self._fault = _words(error)
+            raise
+        os.replace(self._part, output_file)
+        self._validator.unlink(missing_ok=True)
+        if self._checksum and not checksums.matches(pathlib.Path(output_file), self._checksum):
+            raise ValueError('another checksum')  # which pooch retries
+
+    def _get(self, url: str) -> None:
+        """Completes the part."""
         try:
             with requests.get(url, headers=self._headers(), stream=True, timeout=TIMEOUT) as answer:
                 self._check_answer(answer)
                 self._take(answer)
         except urllib3.exceptions.HTTPError as error:
             raise requests.ConnectionError(f'the connection was cut after {self._have():,} bytes') from error
+        except requests.TooManyRedirects as error:
+            raise UserError(f'{url}: its redirects do not end. See its page for where the file is now.') from error
         except requests.exceptions.InvalidSchema as error:
             raise UserError(f'{url}: it redirects to an address that is not http or https. Report this.') from error
-        os.replace(self._part, output_file)
-        self._validator.unlink(missing_ok=True)
-        if self._checksum and not checksums.matches(pathlib.Path(output_file), self._checksum):
-            raise ValueError('another checksum')  # which pooch retries
 
     def _have(self) -> int:
         return self._part.stat().st_size if self._part.exists() else 0
