@@ -117,8 +117,9 @@ def work(name: str, share: float) -> Work:
 
 def learned(model, module) -> int:
     """Parameters of the try-on networks a run teaches, and of the discriminators beside them."""
+    from keras_models.viton import chain
     nets = module.discriminators(model).values()
-    return (sum(module.PARTS[part].parameters(module.part(model, part)) for part in model.learn)
+    return (sum(chain.PARTS[part].parameters(chain.part(model, part)) for part in model.learn)
             + sum(variable.shape.num_elements() for net in nets for variable in net.trainable_variables))
 
 

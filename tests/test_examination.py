@@ -207,10 +207,10 @@ def test_another_division_of_the_work_gives_the_same_bytes(tmp_path, monkeypatch
         return {os.path.relpath(os.path.join(here, name), folder): open(os.path.join(here, name), 'rb').read()
                 for here, _, files in os.walk(folder) for name in files}
 
-    monkeypatch.setattr(examination, '_SHARD', 50)
+    monkeypatch.setattr(job, '_SHARD', 50)
     first = content(prepared(tmp_path / 'a', game='nim'))
     assert len([name for name in first if name.endswith('.tfrecord')]) > 4
-    monkeypatch.setattr(examination, '_BLOCK', 7)
+    monkeypatch.setattr(job, '_BLOCK', 7)
     assert content(prepared(tmp_path / 'b', game='nim')) == first
     sources = [text for columns in papers(str(tmp_path / 'b')).values() for text in columns['source']]
     assert sorted(sources) == sorted(map(Nim().write, Nim().solve()))
@@ -267,7 +267,8 @@ def test_a_game_too_small_for_two_splits_is_refused(tmp_path):
     ('input.buckets=[8]', 'input: positions have no length')])
 def test_a_mistake_is_named(tmp_path, override, words):
     file = tmp_path / 'papers.yaml'
-    file.write_text('data: {module: data_prep.examination, game: nim}\nmodel: {module: keras_models.vgg}\n')
+    file.write_text('data: {module: data_prep.examination, game: nim}\n'
+                    'model: {module: keras_models.school, game: nim, options: {most: 2}}\n')
     assert run_config.load(str(file), ['data.options.most=2']).data.options == {'most': 2}
     with pytest.raises(UserError, match=words):
         run_config.load(str(file), [override])

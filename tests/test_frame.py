@@ -179,4 +179,4 @@ def test_source_of_the_frame_is_no_part_of_a_stage(source):
         patch.setattr(artifacts, '_imports', lambda module: seen.append(module) or imports(module))
         artifacts.source_hash(['pipelines.train'])
     assert {'pipelines.train', 'pipelines.trainer', 'data_prep.records', 'keras_models.layers'} <= {*seen}
-    assert not {*seen} & {*artifacts._FRAME} and len(seen) == len({*seen})
+    assert not {*seen} & {*artifacts.FRAME} and len(seen) == len({*seen})

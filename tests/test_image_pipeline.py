@@ -218,8 +218,8 @@ def test_vgg_at_many_scales_begins_with_one_scale_after_the_other(examples, tmp_
             'input.rows=16', 'input.crop=32', f'input.scales={scales}', 'model.width=0.03125', 'model.classes=3',
             'train.steps=1', 'train.checkpoint_every=1', 'train.validate_every=1'])
         nets = vgg.build(loaded.model)
-        if paths := checkpoints.sources(loaded.train.init_from, vgg):
-            checkpoints.start(nets, paths, [], vgg, loaded.model)
+        if paths := checkpoints.sources(loaded.train.init_from, loaded.model_spec):
+            checkpoints.start(nets, paths, [], loaded.model_spec, loaded.model)
         for variable in nets['classifier'].variables:
             taken = given and (name != 'vgg_d_256_imagenet' or variable.name.split('/')[0] in vgg.FROM_A)
             assert not taken or (variable.numpy() == given[variable.name]).all(), variable.name
