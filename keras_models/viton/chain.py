@@ -33,7 +33,7 @@ class Config:
     all three, so that it can be exported; any other holds what it teaches. `features`: published weights of VGG-19, or
     a run of its own, for the perceptual loss.
     """
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] | None = None
     low: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     segmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
