@@ -48,7 +48,7 @@ $(VENV)-bench/.installed: requirements.lock setup.py
 
 docs: $(VENV)-docs/.installed
 	$(VENV)-docs/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build
-	@echo "docs: docs/_build/index.html"
+	@echo "docs: docs/_build/index.html; links to other hosts, not fetched, are in docs/_build/external-links.txt"
 
 $(VENV)-docs/.installed: docs/requirements.txt
 	$(PYTHON) -m venv $(VENV)-docs

@@ -48,8 +48,8 @@ class Config:
     samples: str = ''
     folder: str = ''  # where relative paths of the lists below begin
     train: list[str] = dataclasses.field(default_factory=list)  # folders and archives of class folders
-    validation: list[str] = dataclasses.field(default_factory=list)  # folders and archives to validate with; none: a fraction of the training ones
-    test: list[str] = dataclasses.field(default_factory=list)  # folders and archives to test with; none: a fraction of the training ones
+    validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
+    test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
     validation_labels: str = ''

@@ -40,8 +40,8 @@ class Config(subwords.Config):
     """
     folder: str = ''  # where relative paths of the lists below begin
     train: list[str] = dataclasses.field(default_factory=list)  # files, folders, patterns or archives of trees
-    validation: list[str] = dataclasses.field(default_factory=list)  # files to validate with; none: a fraction of the training ones
-    test: list[str] = dataclasses.field(default_factory=list)  # files to test with; none: a fraction of the training ones
+    validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
+    test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     extra: list[str] = dataclasses.field(default_factory=list)
     validation_fraction: float = 0.0
     test_fraction: float = 0.0

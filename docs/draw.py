@@ -20,7 +20,8 @@ IMAGES = ROOT / 'docs' / 'images'
 STYLE = '''<style>
 text { font: 14px system-ui, sans-serif; fill: #1f2328 } .value { font-weight: 600 } .one { stroke: #6e7781 }
 .ours { fill: #2a6fb0 } .slower { fill: #b4602a }
-@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .one { stroke: #9198a1 } .ours { fill: #58a6ff } .slower { fill: #e0904f } }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .one { stroke: #9198a1 } .ours { fill: #58a6ff } .slower { fill: #e0904f } }
 </style>'''
 
 
@@ -37,13 +38,17 @@ def speed() -> None:
     rows = re.findall(r'^\| ([^|]+) \| ([^|]+) \| (\d+\.\d\d) \(', (ROOT / 'README.md').read_text(), re.M)
     left, scale, step = 330, 150, 34
     height = step * len(rows) + 34
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img" aria-label="Speed-up over peers">', STYLE]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img" '
+             'aria-label="Speed-up over peers">', STYLE]
     for i, (work, peer, value) in enumerate(rows):
         y, ratio = 8 + step * i, float(value)
+        width, kind = ratio * scale, 'ours' if ratio >= 1 else 'slower'
         parts += [f'<text x="{left - 10}" y="{y + 18}" text-anchor="end">{work}</text>',
-                  f'<rect class="{"ours" if ratio >= 1 else "slower"}" x="{left}" y="{y}" width="{ratio * scale:.0f}" height="26" rx="3"/>',
-                  f'<text x="{left + ratio * scale + 8:.0f}" y="{y + 18}"><tspan class="value">{value}</tspan> {peer}</text>']
-    parts += [f'<line class="one" x1="{left + scale}" x2="{left + scale}" y1="0" y2="{height - 24}" stroke-dasharray="4 3"/>',
+                  f'<rect class="{kind}" x="{left}" y="{y}" width="{width:.0f}" height="26" rx="3"/>',
+                  f'<text x="{left + width + 8:.0f}" y="{y + 18}">'
+                  f'<tspan class="value">{value}</tspan> {peer}</text>']
+    parts += [f'<line class="one" x1="{left + scale}" x2="{left + scale}" y1="0" y2="{height - 24}" '
+              'stroke-dasharray="4 3"/>',
               f'<text x="{left + scale}" y="{height - 8}" text-anchor="middle">1 = the peer\'s rate</text>', '</svg>']
     (IMAGES / 'speed.svg').write_text('\n'.join(parts) + '\n')
 

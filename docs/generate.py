@@ -3,9 +3,10 @@
     python docs/generate.py            # writes them
     python docs/generate.py --check    # exit code 1 if one is stale
 
-The commands page comes from the commands' own argparse parsers, the configuration page and the schema from the dataclasses of
-the sections and of every module that a shipped configuration names. The meaning of a key is the comment beside its field, else
-its entry under `Attributes:`, else the sentences of the class's docstring that name it. A key without a meaning is an error.
+The commands page comes from the commands' own argparse parsers, the configuration page and the schema from the
+dataclasses of the sections and of every module that a shipped configuration names. The meaning of a key is the comment
+beside its field, else its entry under `Attributes:`, else the sentences of the class's docstring that name it. A key
+without a meaning is an error.
 """
 import argparse
 import ast
@@ -63,9 +64,10 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """A section for each module of `pipelines` that is a command: its docstring, usage and flags."""
-    names = [file.stem for file in sorted((ROOT / 'pipelines').glob('*.py')) if "__name__ == '__main__'" in file.read_text()]
-    parts = [NOTE, '# Commands', 'Every command answers `--help` at once. The flags of a stage are the same everywhere: '
-             '`--config`, `--set`, `--pipeline_root` and `--explain`.']
+    names = [file.stem for file in sorted((ROOT / 'pipelines').glob('*.py'))
+             if "__name__ == '__main__'" in file.read_text()]
+    parts = [NOTE, '# Commands', 'Every command answers `--help` at once. The flags of a stage are the same '
+             'everywhere: `--config`, `--set`, `--pipeline_root` and `--explain`.']
     for name in names:
         parser = parser_of(importlib.import_module(f'pipelines.{name}'))
         parts += [f'## {name}', prose(parser.description or ''), flags(parser)]
@@ -95,7 +97,8 @@ def flags(parser: argparse.ArgumentParser) -> str:
         value = '' if action.nargs == 0 else str(action.metavar or ('' if action.choices else action.dest.upper()))
         choices = ' or '.join(f'`{choice}`' for choice in action.choices or ())
         name = f'{action.option_strings[-1]} {value}' if action.option_strings else value or action.dest
-        rows.append(f'| `{name.strip()}` | {cell(sentence(action.help or ""))}{f" One of {choices}." if choices else ""} |')
+        meaning = cell(sentence(action.help or '')) + (f' One of {choices}.' if choices else '')
+        rows.append(f'| `{name.strip()}` | {meaning} |')
     return '\n'.join(rows)
 
 
@@ -110,13 +113,14 @@ def named_modules(section: str) -> list[str]:
 
 def configuration(owned: dict) -> str:
     parts = [NOTE, '# Configuration', textwrap.dedent('''\
-        One YAML file holds a whole run. Every key has a default. A misspelt key is refused by name, with the nearest one;
-        `--set section.key=value` overrides one key of a file, and `--explain` prints what results. `data.module` and `model.module` say
-        whose keys the sections `data`, `input`, `model` and `inference` have. A file with `extends: NAME` holds only what differs.
+        One YAML file holds a whole run. Every key has a default. A misspelt key is refused by name, with the nearest
+        one; `--set section.key=value` overrides one key of a file, and `--explain` prints what results. `data.module`
+        and `model.module` say whose keys the sections `data`, `input`, `model` and `inference` have. A file with
+        `extends: NAME` holds only what differs.
 
-        `configs/schema.json` is the same as a JSON Schema, for editors to complete keys. In VS Code, with the YAML extension, put
-        `"yaml.schemas": {"configs/schema.json": ["configs/*.yaml", "my*.yaml"]}` into `.vscode/settings.json`; elsewhere begin the
-        file with `# yaml-language-server: $schema=PATH/configs/schema.json`.''')]
+        `configs/schema.json` is the same as a JSON Schema, for editors to complete keys. In VS Code, with the YAML
+        extension, put `"yaml.schemas": {"configs/schema.json": ["configs/*.yaml", "my*.yaml"]}` into
+        `.vscode/settings.json`; elsewhere begin the file with `# yaml-language-server: $schema=PATH/configs/schema.json`.''')]
     parts += ['## Top level', table([Key(name, bool if name == 'is_demo' else int if name == 'seed' else str,
                                          1 if name == 'seed' else '', TOP[name]) for name in top_keys()])]
     for section, (_, classes) in MODULES.items():
@@ -158,7 +162,8 @@ def keys(owner: type) -> list[Key]:
         said |= meanings(cls, {field.name for field in dataclasses.fields(owner)})
     for field in dataclasses.fields(owner):
         if not said.get(field.name):
-            raise ValueError(f'{owner.__module__}.{owner.__qualname__}.{field.name} has no meaning: put a comment beside it.')
+            where = f'{owner.__module__}.{owner.__qualname__}.{field.name}'
+            raise ValueError(f'{where} has no meaning: put a comment beside it.')
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         found.append(Key(field.name, hints[field.name], default, said[field.name]))
     return found
@@ -188,8 +193,10 @@ def meanings(cls: type, names: set[str]) -> dict[str, str]:
 
 def table(found: list[Key]) -> str:
     rows = ['| key | type | default | meaning |', '|---|---|---|---|']
-    return '\n'.join(rows + [f'| `{key.name}` | {cell(type_name(key.hint))} | `{cell(shown(key.default))}` | {cell(key.meaning)} |'
-                             for key in found])
+    for key in found:
+        parts = f'`{key.name}`', cell(type_name(key.hint)), f'`{cell(shown(key.default))}`', cell(key.meaning)
+        rows.append(f'| {" | ".join(parts)} |')
+    return '\n'.join(rows)
 
 
 def shown(value) -> str:
@@ -215,8 +222,8 @@ def type_name(hint) -> str:
 
 def run_cards() -> str:
     """The head of every shipped configuration, as a page."""
-    parts = [NOTE, '# Shipped configurations', 'The head of each file: what it trains, the command, the data, the time and the '
-             'figure to expect. `DIR` is the folder of the data.']
+    parts = [NOTE, '# Shipped configurations', 'The head of each file: what it trains, the command, the data, the '
+             'time and the figure to expect. `DIR` is the folder of the data.']
     files = [file for file in sorted((ROOT / 'configs').rglob('*.yaml')) if 'reproduce' not in file.parts]
     for file in sorted(files, key=lambda file: file.stem):
         head = re.match(r'(?:#.*\n)+', file.read_text())
@@ -231,8 +238,8 @@ def run_cards() -> str:
 def schema(owned: dict) -> dict:
     """A JSON Schema (draft 7, which editors know) of a configuration file."""
     definitions: dict[str, dict] = {}
-    properties: dict[str, dict] = {key: {'type': 'integer' if key == 'seed' else 'boolean' if key == 'is_demo' else 'string',
-                                         'description': TOP[key]} for key in top_keys()}
+    kinds = {'seed': 'integer', 'is_demo': 'boolean'}
+    properties: dict[str, dict] = {key: {'type': kinds.get(key, 'string'), 'description': TOP[key]} for key in top_keys()}
     rules = []
     for section, (package, classes) in MODULES.items():
         for part, cls in classes.items():
@@ -240,7 +247,8 @@ def schema(owned: dict) -> dict:
             for name in known:
                 module = owned[section][name]
                 extra = {'module': {'const': name}} if part == section else {}
-                extra |= {net: section_schema(keys(inner), {}) for net, inner in networks(module).items() if cls == 'Config'}
+                inner = networks(module) if cls == 'Config' else {}
+                extra |= {net: section_schema(keys(owner), {}) for net, owner in inner.items()}
                 definitions[f'{part}:{name}'] = section_schema(keys(getattr(module, cls)), extra)
             own = {'type': 'object'}  # a module of the user's own, whose keys nobody knows here
             if part == section:

@@ -44,8 +44,8 @@ class Config:
     width: float = 1.0
     order: Literal['norm_relu', 'relu_norm'] = 'norm_relu'
     grid: int = 5
-    extent: float = 1.0  # points and pixels lie in [-extent, extent]; below 1 only the middle is shown
-    control_points: Literal['rows', 'columns'] = 'rows'  # whether theta's axes are rows and columns, or columns and rows
+    extent: float = 1.0  # points and pixels lie in [-extent, extent]; below 1 it shows the middle
+    control_points: Literal['rows', 'columns'] = 'rows'  # theta's first axis
     # where coordinates are taken: at the centres of pixels, or corner to corner
     pixels: Literal['centres', 'corners'] = 'centres'
     synchronized: bool = False
