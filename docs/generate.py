@@ -120,7 +120,8 @@ def configuration(owned: dict) -> str:
 
         `configs/schema.json` is the same as a JSON Schema, for editors to complete keys. In VS Code, with the YAML
         extension, put `"yaml.schemas": {"configs/schema.json": ["configs/*.yaml", "my*.yaml"]}` into
-        `.vscode/settings.json`; elsewhere begin the file with `# yaml-language-server: $schema=PATH/configs/schema.json`.''')]
+        `.vscode/settings.json`; elsewhere begin the file with
+        `# yaml-language-server: $schema=PATH/configs/schema.json`.''')]
     parts += ['## Top level', table([Key(name, bool if name == 'is_demo' else int if name == 'seed' else str,
                                          1 if name == 'seed' else '', TOP[name]) for name in top_keys()])]
     for section, (_, classes) in MODULES.items():
@@ -239,7 +240,8 @@ def schema(owned: dict) -> dict:
     """A JSON Schema (draft 7, which editors know) of a configuration file."""
     definitions: dict[str, dict] = {}
     kinds = {'seed': 'integer', 'is_demo': 'boolean'}
-    properties: dict[str, dict] = {key: {'type': kinds.get(key, 'string'), 'description': TOP[key]} for key in top_keys()}
+    properties: dict[str, dict] = {
+        key: {'type': kinds.get(key, 'string'), 'description': TOP[key]} for key in top_keys()}
     rules = []
     for section, (package, classes) in MODULES.items():
         for part, cls in classes.items():

@@ -1,4 +1,4 @@
-"""The pages and the schema that follow from the code are up to date; the schema accepts what ships and refuses typos."""
+"""The pages and the schema that follow from the code are up to date; the schema takes what ships, and no typos."""
 import importlib.util
 import json
 import re
