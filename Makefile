@@ -3,11 +3,12 @@
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.
+# make docs: the pages of docs/, in an environment of their own, into docs/_build; a warning is an error.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test test-all torch references bench lint clean
+.PHONY: install run test test-all torch references bench docs lint clean
 
 install: $(VENV)/.installed
 
@@ -45,10 +46,19 @@ $(VENV)-bench/.installed: requirements.lock setup.py
 	$(VENV)-bench/bin/python -m pip install --quiet '.[bench]'
 	touch $@
 
+docs: $(VENV)-docs/.installed
+	$(VENV)-docs/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build
+	@echo "docs: docs/_build/index.html; links to other hosts, not fetched, are in docs/_build/external-links.txt"
+
+$(VENV)-docs/.installed: docs/requirements.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --requirement docs/requirements.txt
+	touch $@
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 clean:
-	rm -rf build dist *.egg-info
+	rm -rf build dist docs/_build *.egg-info

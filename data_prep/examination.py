@@ -28,7 +28,7 @@ class Config:
     positions of random play, less those that repeat. `validation_fraction` of them are for validation, by a hash of the
     position, and the others for the test.
     """
-    game: Literal['nim', 'noughts', 'go'] = 'noughts'
+    game: Literal['nim', 'noughts', 'go'] = 'noughts'  # the game whose positions are asked
     options: dict[str, float] = dataclasses.field(default_factory=dict)
     count: int = 1000
     validation_fraction: float = 0.2
@@ -48,7 +48,7 @@ class Config:
 @dataclasses.dataclass
 class Input(InputConfig):
     """How positions become batches."""
-    rows: int | None = 256
+    rows: int | None = 256  # positions a batch
 
     def __post_init__(self):
         if self.buckets or self.tokens:

@@ -48,10 +48,10 @@ class Config:
     that is in two classes of a split is a dead letter, wherever it is.
     """
     samples: str = ''
-    folder: str = ''
-    train: list[str] = dataclasses.field(default_factory=list)
-    validation: list[str] = dataclasses.field(default_factory=list)
-    test: list[str] = dataclasses.field(default_factory=list)
+    folder: str = ''  # where relative paths of the lists below begin
+    train: list[str] = dataclasses.field(default_factory=list)  # folders and archives of class folders
+    validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
+    test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
     validation_labels: str = ''
@@ -63,9 +63,9 @@ class Config:
     resize: int | None = None
     max_pixels: int = images.MAX_PIXELS
     remove_duplicates: bool = False
-    max_dead_letters: float = 0.01
-    images_per_block: int = 10000
-    images_per_shard: int = 1000
+    max_dead_letters: float = 0.01  # fraction of unreadable images above which preparation stops
+    images_per_block: int = 10000  # images read by one Beam element
+    images_per_shard: int = 1000  # images in one TFRecord file
 
     def __post_init__(self):
         if not 0 <= self.max_dead_letters <= 1:
@@ -117,7 +117,7 @@ class Input(InputConfig):
     whole pictures see other boxes better from elsewhere (Sermanet et al. 2014, who train on those that are half
     inside). A picture without boxes stays in its batch, and whoever learns boxes passes it over.
     """
-    rows: int | None = 128
+    rows: int | None = 128  # images a batch
     crop: int = 224
     scales: list[int] = dataclasses.field(default_factory=lambda: [256])
     square: bool = False

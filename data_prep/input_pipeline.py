@@ -24,9 +24,10 @@ class InputConfig:
     multiple of `rows_multiple_of`, so any replica count dividing that sees the same batches. Records without length
     need no buckets, but `rows`.
     """
+    # lengths in tokens, ascending: one compiled shape each
     buckets: list[int] = dataclasses.field(default_factory=list)
-    tokens: int | None = None
-    rows: int | None = None
+    tokens: int | None = None  # tokens a batch, padding counted
+    rows: int | None = None  # records a batch, where records have no length
     rows_multiple_of: int = 8
 
 

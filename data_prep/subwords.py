@@ -31,7 +31,7 @@ class Config:
     `subword_sample`: how many training pairs the subwords are learned from, chosen by a stable hash.
     `subword_model`: a `subwords.model` to take instead, as fine-tuning needs: weights are of their own subwords.
     """
-    vocab_size: int = 37000
+    vocab_size: int = 37000  # subwords to learn
     subword_kind: Literal['bpe', 'unigram', 'wordpiece'] = 'bpe'
     split_digits: bool = False
     byte_fallback: bool = False

@@ -40,10 +40,10 @@ class Config(subwords.Config):
     one subword each; others are spelled. Training trees longer than `max_length` subwords, words or linear form, are
     filtered, and those also in validation or test are counted, and filtered if `remove_duplicates`.
     """
-    folder: str = ''
-    train: list[str] = dataclasses.field(default_factory=list)
-    validation: list[str] = dataclasses.field(default_factory=list)
-    test: list[str] = dataclasses.field(default_factory=list)
+    folder: str = ''  # where relative paths of the lists below begin
+    train: list[str] = dataclasses.field(default_factory=list)  # files, folders, patterns or archives of trees
+    validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
+    test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     extra: list[str] = dataclasses.field(default_factory=list)
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
@@ -55,9 +55,9 @@ class Config(subwords.Config):
     normalization: Literal['nmt_nfkc', 'nfkc', 'identity'] = 'identity'  # words are the treebank's own
     remove_duplicates: bool = False
     max_length: int = 512
-    max_dead_letters: float = 0.01
-    trees_per_block: int = 2000
-    trees_per_shard: int = 20000
+    max_dead_letters: float = 0.01  # fraction of unreadable trees above which preparation stops
+    trees_per_block: int = 2000  # trees read by one Beam element
+    trees_per_shard: int = 20000  # trees in one TFRecord file
 
     def __post_init__(self):
         super().__post_init__()

@@ -43,19 +43,19 @@ class Config:
     samples: str = ''
     samples_count: list[int] = dataclasses.field(default_factory=lambda: [200, 40])
     samples_size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
-    folder: str = ''
-    train: list[str] = dataclasses.field(default_factory=list)
-    validation: list[str] = dataclasses.field(default_factory=list)
-    test: list[str] = dataclasses.field(default_factory=list)
+    folder: str = ''  # where relative paths of the lists below begin
+    train: list[str] = dataclasses.field(default_factory=list)  # pairs files to train with
+    validation: list[str] = dataclasses.field(default_factory=list)  # pairs files to validate with
+    test: list[str] = dataclasses.field(default_factory=list)  # pairs files to test with
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
     pairing: Literal['paired', 'unpaired'] = 'paired'
     agnostic: Literal['paper', 'official'] = 'paper'
     padding: float = person.PADDING
     max_pixels: int = 16_000_000
-    max_dead_letters: float = 0.01
-    pairs_per_block: int = 10000
-    pairs_per_shard: int = 200
+    max_dead_letters: float = 0.01  # fraction of bad samples above which preparation stops
+    pairs_per_block: int = 10000  # pairs read by one Beam element
+    pairs_per_shard: int = 200  # pairs in one TFRecord file
 
     def __post_init__(self):
         if not 0 <= self.max_dead_letters <= 1:
@@ -89,7 +89,7 @@ class Input(InputConfig):
 
     `flip` mirrors half of those for training, whose left becomes right in labels and pose.
     """
-    rows: int | None = 4
+    rows: int | None = 4  # pairs a batch
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
     flip: bool = False
 

@@ -42,19 +42,19 @@ class Config(subwords.Config):
     (the paper does not say that it did).
     """
     samples: str = ''
-    source: str = 'en'
-    target: str = 'de'
-    folder: str = ''
-    train: list[str] = dataclasses.field(default_factory=list)
-    validation: list[str] = dataclasses.field(default_factory=list)
-    test: list[str] = dataclasses.field(default_factory=list)
+    source: str = 'en'  # language of the input, as ISO 639 names it
+    target: str = 'de'  # language of the output
+    folder: str = ''  # where relative paths of the lists below begin
+    train: list[str] = dataclasses.field(default_factory=list)  # files to train with
+    validation: list[str] = dataclasses.field(default_factory=list)  # files to validate with
+    test: list[str] = dataclasses.field(default_factory=list)  # files to test with
     header: bool = False
     columns: dict[str, str] = dataclasses.field(default_factory=dict)
     remove_duplicates: bool = False
     max_length: int = 256
-    max_dead_letters: float = 0.01
-    pairs_per_block: int = 2000
-    pairs_per_shard: int = 200000
+    max_dead_letters: float = 0.01  # fraction of unreadable lines above which preparation stops
+    pairs_per_block: int = 2000  # pairs read by one Beam element
+    pairs_per_shard: int = 200000  # pairs in one TFRecord file
 
     def __post_init__(self):
         super().__post_init__()

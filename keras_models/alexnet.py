@@ -91,9 +91,9 @@ class Config(rules.Descent):
     towers: Literal[1, 2] = 2
     activation: Literal['relu', 'tanh'] = 'relu'
     normalisation: bool = True
-    dropout: float = 0.5
+    dropout: float = 0.5  # share of the dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    deviation: float = 0.01
+    deviation: float = 0.01  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
         if self.crop and self.crop < self.net.smallest:

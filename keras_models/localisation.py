@@ -32,9 +32,9 @@ TABLE_8: dict[tuple, float] = {('dense', 'shared'): 36.4, ('dense', 'per_class')
 class Config(vgg.Config):
     """A configuration of VGG whose last layer gives boxes: four numbers a class of which the right class's are taught
     (`per_class`; PCR), or four for all (`shared`; SCR). `fine_tune: dense` leaves the convolutions as they began."""
-    boxes: Literal['per_class', 'shared'] = 'per_class'
+    boxes: Literal['per_class', 'shared'] = 'per_class'  # a box a class (PCR), or one for all (SCR)
     fine_tune: Literal['all', 'dense'] = 'all'
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # at the beginning
     watch: Literal['box_error', 'loss'] = 'box_error'  # type: ignore[assignment]
 
 

@@ -33,9 +33,9 @@ class Descent:
     """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
     divided by `factor` on a plateau, at most `drops` times. A plateau is `patience` validations without `watch`
     falling by `min_delta`; the papers judged it by eye, so these three are ours."""
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    decay: float = 5e-4
+    learning_rate: float = 0.01  # at the beginning
+    momentum: float = 0.9  # of gradient descent
+    decay: float = 5e-4  # weight decay
     factor: float = 10.0
     drops: int = 3
     watch: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'

@@ -75,16 +75,17 @@ class Config(rules.Descent):
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
     `weights`: convolutions are drawn by (14), by (10), or as 2.2 reads Glorot and Bengio. `a`: what slopes begin with.
     """
-    drops: int = 2
+    drops: int = 2  # how often the learning rate is divided by `factor`
     variant: Variant = 'A'
     layers: list[str] = dataclasses.field(default_factory=list)
     classes: int | None = None
     crop: int | None = None
     width: float = 1.0
+    # one slope a channel, one slope a layer, or no slope
     activation: Literal['prelu_channel', 'prelu_shared', 'relu'] = 'prelu_channel'
     a: float = 0.25
     weights: Literal['backward', 'forward', 'xavier'] = 'backward'
-    dropout: float = 0.5
+    dropout: float = 0.5  # share of the dense activations dropped in training
 
     def __post_init__(self):
         if min(sides(read(self), self.crop or 10 ** 6)) < 1:

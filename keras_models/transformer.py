@@ -56,26 +56,26 @@ TABLE_3: dict[str, tuple[dict, float, float, int]] = {
 @dataclasses.dataclass
 class Config:
     """Table 3's base model by default. `vocab_size`: the data's when left empty; d_k, d_v: d_model / h when empty."""
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or tensor2tensor's
     vocab_size: int | None = None
-    N: int = 6
-    d_model: int = 512
-    d_ff: int = 2048
-    h: int = 8
+    N: int = 6  # layers of the encoder, and of the decoder
+    d_model: int = 512  # width of embeddings and of every layer's output
+    d_ff: int = 2048  # width inside the feed-forward layers
+    h: int = 8  # attention heads
     d_k: int | None = None
     d_v: int | None = None
-    norm: Literal['post', 'pre'] = 'post'
-    positions: Literal['sinusoidal', 'learned'] = 'sinusoidal'
+    norm: Literal['post', 'pre'] = 'post'  # layer normalisation after each residual sum, or before each sublayer
+    positions: Literal['sinusoidal', 'learned'] = 'sinusoidal'  # sinusoids, or learned embeddings (table 3, E)
     max_positions: int = 1024  # learned positions only; sinusoids have no end
-    P_drop: float = 0.1
-    attention_dropout: float = 0.0
-    relu_dropout: float = 0.0
-    epsilon_ls: float = 0.1
-    beta_1: float = 0.9
-    beta_2: float = 0.98
-    epsilon: float = 1e-9
-    warmup_steps: int = 4000
-    learning_rate_factor: float = 1.0
+    P_drop: float = 0.1  # dropout of embeddings and sublayers (5.4)
+    attention_dropout: float = 0.0  # dropout of attention weights
+    relu_dropout: float = 0.0  # dropout inside the feed-forward layers
+    epsilon_ls: float = 0.1  # label smoothing (5.4)
+    beta_1: float = 0.9  # of Adam (5.3)
+    beta_2: float = 0.98  # of Adam (5.3)
+    epsilon: float = 1e-9  # of Adam (5.3)
+    warmup_steps: int = 4000  # steps in which the learning rate rises (eq. 3)
+    learning_rate_factor: float = 1.0  # multiplies the learning rate of eq. (3)
 
     def __post_init__(self):
         if self.d_model % 2:

@@ -23,8 +23,8 @@ AT_ONCE = min(4, os.cpu_count() or 1)
 class Inference:
     """How a trained model is asked (section 6.1): beam search with length penalty `alpha`, answers at most
     `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are read."""
-    beam_size: int = 4
-    alpha: float = 0.6
+    beam_size: int = 4  # hypotheses kept at every step; 1 is greedy decoding
+    alpha: float = 0.6  # length penalty: 0 is none
     extra_length: int = 50
     max_input_length: int = 256
 

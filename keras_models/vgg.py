@@ -75,14 +75,14 @@ class Config(rules.Descent):
     """Configuration `variant` of table 1. `classes` and `crop` are the data's when left empty; `width` multiplies every
     channel count but the classes. `weights: normal` draws from N(0, deviation^2); `glorot` is what the authors found
     later to need no pre-initialisation."""
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # paper, or the settings of the published code
     variant: Variant = 'D'
     classes: int | None = None
     crop: int | None = None
     width: float = 1.0
-    dropout: float = 0.5
+    dropout: float = 0.5  # share of the dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    deviation: float = 0.1
+    deviation: float = 0.1  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
         if self.crop and self.crop < 32:

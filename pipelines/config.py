@@ -40,27 +40,28 @@ class TrainConfig:
     weights to start from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; of a list
     each gives the networks it holds.
     """
-    steps: int = 100000
+    steps: int = 100000  # updates of the weights; 0 exports those of `init_from` as they are
     init_from: str | list[str] = ''
+    # how replicas are distributed; the flag --strategy sets it
     strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
-    tpu: str = ''
+    tpu: str = ''  # address of the TPU; local on a TPU VM
     jit: bool | Literal['auto'] = 'auto'
     precision: Literal['float32', 'bfloat16'] = 'float32'
     gradient_accumulation_steps: int = 1
     rematerialise: bool = False
     dense_layers: Literal['every_device', 'one_device'] = 'every_device'
-    log_every: int = 50
-    checkpoint_every: int = 1000
-    validate_every: int = 1000
-    keep_checkpoints: int = 5
-    average_checkpoints: int = 5
+    log_every: int = 50  # steps from one printed loss to the next
+    checkpoint_every: int = 1000  # steps from one checkpoint to the next
+    validate_every: int = 1000  # steps from one validation to the next
+    keep_checkpoints: int = 5  # newest checkpoints that stay on disk
+    average_checkpoints: int = 5  # newest checkpoints whose mean is exported; 1 averages none
 
 
 @dataclasses.dataclass
 class ExportConfig:
     """`jit: false` is what an unmodified TensorFlow Serving can load."""
     jit: bool = False
-    warmup_requests: int = 4
+    warmup_requests: int = 4  # requests from the validation split that a server plays before it answers
 
 
 @dataclasses.dataclass
@@ -70,17 +71,18 @@ class EvaluateConfig:
     No threshold at all means no blessing. `networks`: files of published weights that metrics ask for, by their names
     there; a metric that lacks one is left out.
     """
-    split: str = 'test'
-    batch_size: int = 64
-    slices: list[str] = dataclasses.field(default_factory=list)
+    split: str = 'test'  # which split the gate judges by
+    batch_size: int = 64  # examples predicted at once
+    slices: list[str] = dataclasses.field(default_factory=list)  # features by which metrics are split, as kind
     networks: dict[str, str] = dataclasses.field(default_factory=dict)
+    # what blessing takes, as {bleu: {min: 20}}
     thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class InfraValidateConfig:
     """How long a fresh process may take to load the model and answer its warm-up requests."""
-    max_seconds: int = 120
+    max_seconds: int = 120  # to load the model and answer in a fresh process
 
 
 @dataclasses.dataclass

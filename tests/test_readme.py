@@ -1,4 +1,4 @@
-"""The README's commands: run here, named by the test that runs them, or in need of a cloud and said so."""
+"""The commands of README and docs/: run here, named by the test that runs them, or in need of a cloud and said so."""
 import ast
 import os
 import random
@@ -19,6 +19,14 @@ from support.commands import ROOT, command
 from support.text_data import write_pairs
 
 README = (ROOT / 'README.md').read_text()
+# Pages that docs/generate.py writes are held by test_docs.py, and these have tests of their own.
+ELSEWHERE_PAGES = {'commands', 'configuration', 'configurations', 'adding-a-paper', 'turing'}
+PAGES = {path: path.read_text() for path in sorted((ROOT / 'docs').rglob('*.md'))
+         if path.stem not in ELSEWHERE_PAGES and not {'_build', 'api'} & {*path.relative_to(ROOT / 'docs').parts}}
+TEXT = '\n'.join([README, *PAGES.values()])
+PACKAGES = 'configs', 'data_prep', 'keras_models', 'pipelines'
+PAIRS, PICTURES = (re.findall(r'```yaml\n(.*?)```', (ROOT / 'docs' / 'tasks' / page).read_text(), re.S)[0]
+                   for page in ('translation.md', 'images.md'))
 ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
     'python -m pipelines.prepare': 'test_readme.py: test_your_own_pairs',
@@ -30,6 +38,10 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.push': 'test_push.py',
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',
+    'python -m pipelines.predict --config my.yaml < lines.txt':
+        'test_pipeline.py: test_predict_answers_every_line_in_order, of another configuration',
+    'python -m pipelines.run --config my.yaml --explain': 'test_explain.py, of other configurations',
+    'python -m pipelines.predict --config learning_machine_nim': 'test_educate.py',
     'python -m pipelines.predict < lines.txt': 'test_pipeline.py: test_predict_answers_every_line_in_order',
     'python -m pipelines.attention "Thursday, July 16, 2026"': 'test_attention_maps.py, of a smaller model',
     'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
@@ -95,15 +107,15 @@ CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 
 
 def commands():
-    text = README.replace('\\\n', ' ')
-    found = re.findall(r'^(?:echo .*\| \.venv/bin/)?(python -m pipelines[^#\n`]*)', text, re.M)
+    text = TEXT.replace('\\\n', ' ')
+    found = re.findall(r'^(?:\$ )?(?:echo .*\| )?(?:\.venv/bin/)?(python -m pipelines[^#\n`]*)', text, re.M)
     return {' '.join(line.split()) for line in found + re.findall(r'`(python -m pipelines[^`]*)`', text)}
 
 
 def test_every_command_is_accounted_for():
     unknown = {line for line in commands() if line not in ELSEWHERE and not any(word in line for word in CLOUD)}
     assert unknown == {'python -m pipelines.predict'}  # the echo line: test_predict_answers_every_line_in_order
-    text = ' '.join(README.replace('\\\n', ' ').split())
+    text = ' '.join(TEXT.replace('\\\n', ' ').split())
     for line in ELSEWHERE:
         assert line in text
 
@@ -127,9 +139,8 @@ def test_strategy_tpu_without_one_is_a_sentence(tmp_path):
 
 
 def test_your_own_pairs(tmp_path):
-    """The README's my.yaml, as it stands, prepares pairs in files named as it names them."""
-    text = re.findall(r'```yaml\n(.*?)```', README, re.S)[0]
-    (tmp_path / 'my.yaml').write_text(text)
+    """The my.yaml of docs/tasks/translation.md, as it stands, prepares pairs in files named as it names them."""
+    (tmp_path / 'my.yaml').write_text(PAIRS)
     for split, n in (('train', 400), ('dev', 20), ('test', 20)):
         write_pairs(tmp_path, split, n, n)
         rows = [line.split('\t') for line in (tmp_path / f'{split}.tsv').read_text().splitlines()]
@@ -151,7 +162,7 @@ def losses(printed):
 
 def test_the_recipe_for_pairs_is_warm_after_400_steps(tmp_path):
     """A run of minutes has some hundred; the paper's schedule reaches a tenth of its rate in 400."""
-    (tmp_path / 'my.yaml').write_text(re.findall(r'```yaml\n(.*?)```', README, re.S)[0])
+    (tmp_path / 'my.yaml').write_text(PAIRS)
     loaded = config.load(str(tmp_path / 'my.yaml'))
     m = loaded.model
     rate = optimizers.InverseSquareRoot(m.d_model, m.warmup_steps, m.learning_rate_factor)
@@ -164,7 +175,7 @@ def test_the_recipe_for_pairs_is_warm_after_400_steps(tmp_path):
 def test_the_recipe_for_pairs_learns_within_100_steps(tmp_path):
     """On the demo's pairs: dates, numbers, amounts and units from Unicode's CLDR. With a warm-up of 4,000
     steps the loss falls from 8.5 to 6.0 only, near the ln 500 = 6.2 of answers that are all equally likely."""
-    (tmp_path / 'my.yaml').write_text(re.findall(r'```yaml\n(.*?)```', README, re.S)[0])
+    (tmp_path / 'my.yaml').write_text(PAIRS)
     samples.write_cldr_pairs(str(tmp_path))
     for split, name, n in (('train', 'train', 2000), ('validation', 'dev', 50), ('test', 'test', 50)):
         rows = [line.split('\t') for line in (tmp_path / f'{split}.tsv').read_text().splitlines()]
@@ -182,7 +193,7 @@ def test_the_recipe_for_pairs_learns_within_100_steps(tmp_path):
 
 def test_the_recipe_for_pictures_learns_within_100_steps(tmp_path):
     """On small photographs: crops of the two that scikit-learn brings, a temple in China and a flower."""
-    (tmp_path / 'pictures.yaml').write_text(re.findall(r'```yaml\n(.*?)```', README, re.S)[1])
+    (tmp_path / 'pictures.yaml').write_text(PICTURES)
     draw = np.random.default_rng(0)
     for name in ('china', 'flower'):
         (tmp_path / 'photos' / name).mkdir(parents=True)
@@ -201,9 +212,8 @@ def test_the_recipe_for_pictures_learns_within_100_steps(tmp_path):
 
 @pytest.mark.slow  # test_image_pipeline.py holds every part
 def test_your_own_pictures(tmp_path):
-    """The README's pictures.yaml, as it stands, prepares a folder of class folders and takes a step."""
-    text = re.findall(r'```yaml\n(.*?)```', README, re.S)[1]
-    (tmp_path / 'pictures.yaml').write_text(text)
+    """The pictures.yaml of docs/tasks/images.md, as it stands, prepares a folder of class folders and takes a step."""
+    (tmp_path / 'pictures.yaml').write_text(PICTURES)
     draw = np.random.default_rng(0)
     for name in ('cat', 'dog'):
         (tmp_path / 'photos' / name).mkdir(parents=True)
@@ -243,18 +253,27 @@ def test_the_lock_pins_every_requirement_within_its_range():
 
 def test_every_make_target_that_is_told_is_one():
     targets = {*re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.M)}
-    told = {*re.findall(r'`make ([a-z-]+)|^make ([a-z-]+)', README, re.M)}
-    assert {'run', 'test', 'lint'} <= {name for pair in told for name in pair if name} <= targets
+    told = {*re.findall(r'`make ([a-z-]+)|^(?:\$ )?make ([a-z-]+)', TEXT, re.M)}
+    assert {'run', 'test', 'lint', 'docs'} <= {name for pair in told for name in pair if name} <= targets
     assert {*re.findall(r'^make ([a-z-]+)', (ROOT / '.ci' / 'run').read_text(), re.M)} <= targets
     assert os.access(ROOT / '.ci' / 'run', os.X_OK)
 
 
-def test_every_file_the_readme_names_is_there():
-    links = {link for link in re.findall(r'\]\(([^)#]+)', README) if '://' not in link}
-    named = {name for name in re.findall(r'`([\w./-]+\.(?:md|py|yaml|lock))`', README) if '/' in name
-             or name.isupper() or name.endswith('.lock')}
-    missing = {name for name in links | named if not (ROOT / name).exists()}
+def test_every_file_that_is_named_is_there():
+    missing = set()
+    for path, text in {ROOT / 'README.md': README, **PAGES}.items():
+        links = {link for link in re.findall(r'\]\(([^)#]+)', text) if '://' not in link}
+        links |= {*re.findall(r'^```\{image\} (\S+)', text, re.M)}
+        missing |= {(path.name, link) for link in links if not (path.parent / link).exists()}
+        named = {name for name in re.findall(r'`([\w./-]+\.(?:md|py|yaml|json|lock))`', text)
+                 if name.split('/')[0] in (*PACKAGES, 'benchmarks', 'docs', 'tests')
+                 or name.isupper() or name.endswith('.lock')}
+        missing |= {(path.name, name) for name in named if not (ROOT / name).exists()}
     assert not missing, missing
+
+
+def test_readme_is_short():
+    assert len(README.splitlines()) <= 180
 
 
 def test_the_licence_is_the_one_that_the_package_says():

@@ -58,7 +58,7 @@ class Config:
     which is for runs too small to learn by the others alone. `feature_weights`: of the five layers of eq. (16), which
     knows none; SPADE's are 1/32, 1/16, 1/8, 1/4 and 1.
     """
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
     width: float = 1.0
     last_classes: Literal[7, 8] = 8
@@ -70,13 +70,13 @@ class Config:
     output_relu: bool = False
     masked: int = MASKED
     lambda_FM: float = 10.0
-    lambda_percept: float = 10.0
+    lambda_percept: float = 10.0  # weight of the perceptual loss
     feature_weights: list[float] = dataclasses.field(default_factory=lambda: [1.0] * 5)
     lambda_L1: float = 0.0
-    learning_rate: float = 1e-4
-    discriminator_rate: float = 4e-4
-    beta_1: float = 0.0
-    beta_2: float = 0.9
+    learning_rate: float = 1e-4  # of the generator
+    discriminator_rate: float = 4e-4  # learning rate of the discriminators
+    beta_1: float = 0.0  # of both Adam optimizers
+    beta_2: float = 0.9  # of both Adam optimizers
 
     def __post_init__(self):
         check_size(self.size, MULTIPLE, f'the picture is doubled {len(CHANNELS) - 1} times')

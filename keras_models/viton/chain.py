@@ -35,7 +35,7 @@ class Config:
     a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the
     nearest or, as the authors save theirs, cut off.
     """
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] | None = None
     low: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     segmentation: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -39,19 +39,20 @@ class Config:
     `synchronized`: batch normalisation is over all replicas, which XLA cannot compile. From `lambda_const` on:
     training's, of appendix A.3.
     """
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     width: float = 1.0
     order: Literal['norm_relu', 'relu_norm'] = 'norm_relu'
     grid: int = 5
-    extent: float = 1.0
-    control_points: Literal['rows', 'columns'] = 'rows'
+    extent: float = 1.0  # points and pixels lie in [-extent, extent]; below 1 it shows the middle
+    control_points: Literal['rows', 'columns'] = 'rows'  # theta's first axis
+    # where coordinates are taken: at the centres of pixels, or corner to corner
     pixels: Literal['centres', 'corners'] = 'centres'
     synchronized: bool = False
     lambda_const: float = 0.04
-    learning_rate: float = 2e-4
-    beta_1: float = 0.5
-    beta_2: float = 0.999
+    learning_rate: float = 2e-4  # of Adam
+    beta_1: float = 0.5  # of Adam
+    beta_2: float = 0.999  # of Adam
 
     def __post_init__(self):
         check_size(self.size, SMALLEST, 'the maps are halved five times and more')

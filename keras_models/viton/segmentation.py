@@ -35,18 +35,18 @@ class Config:
     upsampling. `dropout`: of the two deepest ConvBlks' activations. `output`: what makes probabilities. From
     `lambda_CE` on: training's, of appendix A.3.
     """
-    preset: Literal['paper', 'official'] = 'paper'
+    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     width: float = 1.0
     inputs: list[str] = dataclasses.field(default_factory=lambda: ['agnostic_parse', 'pose', 'cloth'])
     convolve_upsampled: bool = False
     dropout: float = 0.0
     output: Literal['softmax', 'sigmoid'] = 'softmax'
-    lambda_CE: float = 10.0
-    learning_rate: float = 4e-4
-    discriminator_rate: float = 4e-4
-    beta_1: float = 0.5
-    beta_2: float = 0.999
+    lambda_CE: float = 10.0  # weight of the cross-entropy
+    learning_rate: float = 4e-4  # of the generator
+    discriminator_rate: float = 4e-4  # learning rate of the discriminators
+    beta_1: float = 0.5  # of both Adam optimizers
+    beta_2: float = 0.999  # of both Adam optimizers
 
     def __post_init__(self):
         check_size(self.size, SMALLEST, f'the maps are halved {len(WIDTHS) - 1} times and normalised')
