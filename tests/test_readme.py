@@ -55,6 +55,8 @@ ELSEWHERE = {  # command -> the test that runs it
         'nowhere whole: days on 8 GPUs; test_config.py, test_text_files.py and test_trainer.py hold its parts',
     'python -m pipelines.train --config my.yaml --strategy multi_worker_mirrored --pipeline_root /shared/runs/my':
         'test_multi_worker.py',
+    'python -m pipelines.fetch --list': 'test_fetch.py',
+    'python -m pipelines.fetch NAME': 'test_fetch.py, of a server of its own',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
     'python -m pipelines.run --config instructions --set data.folder=DIR':
         'test_instructions.py, on a table of its own',
