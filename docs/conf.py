@@ -2,7 +2,7 @@
 import pathlib
 import re
 
-from sphinx.util import logging
+from sphinx.errors import ExtensionError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -75,19 +75,20 @@ def without_links_to_sources(app, name, source):
 
 
 def hosts(app, exception):
-    """Lists links to other hosts, which are not fetched, and warns of a page that would fetch something by itself."""
+    """Lists links to other hosts, which are not fetched, and refuses a page that would fetch something by itself."""
     if exception or app.builder.format != 'html':
         return
-    out, links = pathlib.Path(app.outdir), set()
-    for page in out.rglob('*.html'):
+    out, links = pathlib.Path(app.outdir), {}
+    for page in sorted(out.rglob('*.html')):
         text = page.read_text()
-        links |= {f'{link} ({page.relative_to(out)})' for link in re.findall(r'<a [^>]*href="(https?://[^"]+)"', text)}
+        for link in re.findall(r'<a [^>]*href="(https?://[^"]+)"', text):
+            links.setdefault(link, page.relative_to(out))
         for found in re.findall(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]+"', text):
-            logging.getLogger(__name__).warning('%s fetches from another host: %s', page.name, found)
+            raise ExtensionError(f'{page.name} fetches from another host: {found}')
     for sheet in out.rglob('*.css'):
         for found in re.findall(r'(?:@import|url\()[^;)]*(?:https?:)?//[^;)]+', sheet.read_text()):
-            logging.getLogger(__name__).warning('%s fetches from another host: %s', sheet.name, found)
-    (out / 'external-links.txt').write_text('\n'.join(sorted(links)) + '\n')
+            raise ExtensionError(f'{sheet.name} fetches from another host: {found}')
+    (out / 'external-links.txt').write_text(''.join(f'{link} ({page})\n' for link, page in sorted(links.items())))
 
 
 def setup(app):
