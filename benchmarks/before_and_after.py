@@ -88,7 +88,7 @@ def _weights(root: pathlib.Path) -> dict[str, str]:
 
 
 def found(checkout: pathlib.Path, systems: list[str], work: pathlib.Path) -> dict[str, dict[str, str]]:
-    """What all systems give in one checkout; of a checkout without changes it is kept."""
+    """Runs all systems in one checkout; keeps the result of a checkout without changes."""
     git = ['git', '-C', str(checkout)]
     commit = subprocess.run([*git, 'rev-parse', 'HEAD'], capture_output=True, text=True, check=True).stdout.strip()
     changed = subprocess.run([*git, 'status', '--porcelain', '--', 'data_prep', 'keras_models', 'pipelines', 'configs'],

@@ -16,16 +16,10 @@ from keras_models import ModelError
 from keras_models.viton.judge import THIRDS, Judge
 from pipelines import config as configs
 from pipelines import evaluate
+from support import tiny_people
 from support.commands import command
 
-CONFIG = """\
-name: people
-data:
-  module: data_prep.tryon
-  folder: {folder}
-  train: [train_pairs.txt]
-  validation_fraction: 0.3
-  test: [test_pairs.txt]
+CONFIG = tiny_people.DATA + """\
 input: {{rows: 2, size: [128, 128]}}
 model:
   module: keras_models.viton.try_on

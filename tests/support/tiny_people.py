@@ -4,7 +4,7 @@ import pathlib
 from data_prep import sample_people, tryon_job
 from pipelines import config
 
-CONFIG = """\
+DATA = """\
 name: people
 data:
   module: data_prep.tryon
@@ -12,6 +12,8 @@ data:
   train: [train_pairs.txt]
   validation_fraction: 0.3
   test: [test_pairs.txt]
+"""
+CONFIG = DATA + """\
 input: {{rows: 4, rows_multiple_of: 2, size: [64, 64]}}
 model:
   module: keras_models.viton.try_on
