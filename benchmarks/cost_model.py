@@ -99,7 +99,7 @@ def accelerators() -> dict[str, Accelerator]:
 
 def work(name: str, share: float) -> Work:
     """A step of a configuration that ships, by its model's own counts."""
-    from pipelines import config
+    from pipelines.core import config
     resolved = config.load(name)
     model, module = resolved.model, resolved.model_spec
     if resolved.input.tokens:

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import classification, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import (
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import (
     Cost,
     convolution_cost,
     dense_cost,
@@ -19,6 +19,7 @@ from keras_models.layers import (
     three_dense_activations,
     three_dense_logits,
 )
+from keras_models.image import classification
 
 
 class Convolution(NamedTuple):

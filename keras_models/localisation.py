@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, boxes, classification, vgg
-from keras_models import optimizers as rules
-from keras_models.classification import flops_per_unit, macs, parameters  # noqa: F401 (as a paper has them)
+from keras_models import ModelError, vgg
+from keras_models.core import optimizers as rules
+from keras_models.image import boxes, classification
+from keras_models.image.classification import flops_per_unit, macs, parameters  # noqa: F401 (as a paper has them)
 from keras_models.vgg import PRESETS, convolutions, dense, score_map  # noqa: F401
 
 UNIT = classification.UNIT

@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import classification, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import Cost, Dropout, convolution_cost, dense_cost, even
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import Cost, Dropout, convolution_cost, dense_cost, even
+from keras_models.image import classification
 
 Variant = Literal[14, 30, 'A', 'B', 'C']
 

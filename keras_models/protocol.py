@@ -1,8 +1,8 @@
 """What a paper's module offers the pipelines: all functions and names they ask for, and what absence stands for.
 
 A paper is a module of plain functions. `ModelSpec` names them; it is filled in from the module once, when a
-configuration is read (`pipelines/roles.py`), and nothing else looks into the module by name. `docs/adding-a-paper.md`
-writes such a module from nothing.
+configuration is read (`pipelines/core/roles.py`), and nothing else looks into the module by name.
+`docs/adding-a-paper.md` writes such a module from nothing.
 """
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ class ModelSpec:
       loss_fn: (nets, batch, seed, training, config) -> losses and metrics, each name -> (sum, normaliser). `losses[k]`
         moves the trainable variables of `nets[k]` alone. None for what `stages` has learn otherwise.
       optimizers: (config) -> optimizers by the names of the nets that learn. None likewise.
-      metrics: METRICS, those of `pipelines/metrics.py` that evaluation computes, the one shown by slice last; empty if
-        the data or the scorer has its own.
+      metrics: METRICS, those of `pipelines/evaluation/metrics.py` that evaluation computes, the one shown by slice
+        last; empty if the data or the scorer has its own.
       presets: PRESETS, values of several keys at once, by the value of the key `preset`.
       preset_values: (config) -> what the presets of several networks change, for `--explain`: preset or 'this run' ->
         key -> value; None where `presets` says it all.
@@ -74,7 +74,7 @@ class ModelSpec:
       at_once: AT_ONCE, batches that `predict` computes at the same time on a CPU.
 
     The module that `SCORER` names has a `Judge` (see `Scorer`), for answers that no metric of
-    `pipelines/metrics.py` compares; empty for all others.
+    `pipelines/evaluation/metrics.py` compares; empty for all others.
     """
     name: str
     title: str

@@ -7,13 +7,15 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_models import ModelError, games, layers, learning_machine
+from keras_models import ModelError, learning_machine
+from keras_models.core import layers
 from keras_models.learning_machine import Machines
-from keras_models.lessons import Term, opponents
+from keras_models.turing import games
+from keras_models.turing.lessons import Term, opponents
 
 UNIT = 'games'
 TASKS = ('play',)
-SERVING = SCORER = 'keras_models.educated'
+SERVING = SCORER = 'keras_models.turing.educated'
 INSTEAD = {'train': 'educate'}  # the stage that takes another's place
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, classification, h5_file, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import (
+from keras_models import ModelError
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import (
     Cost,
     convolution_cost,
     dense_cost,
@@ -20,6 +21,8 @@ from keras_models.layers import (
     three_dense_logits,
     three_dense_score_map,
 )
+from keras_models.image import classification
+from keras_models.weights import h5_file
 
 Variant = Literal['A', 'A-LRN', 'B', 'C', 'D', 'E']
 

@@ -7,7 +7,7 @@ import pytest
 
 import keras_models
 from data_prep import UserError
-from pipelines import config, roles
+from pipelines.core import config, roles
 from support.commands import ROOT, command
 
 PAGE = (ROOT / 'docs' / 'adding-a-paper.md').read_text()

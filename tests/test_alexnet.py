@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import alexnet, layers
+from keras_models import alexnet
 from keras_models.alexnet import Config
+from keras_models.core import layers
 from support import classifier_steps
 
 PAPER = Config(classes=1000, crop=224)

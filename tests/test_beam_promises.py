@@ -13,13 +13,19 @@ import apache_beam as beam
 import numpy as np
 import pytest
 
-from data_prep import UserError, archives, imagenet_job, job, records, threads, tryon_job, wmt_job
-from pipelines import artifacts, config, loop, roles, run, strategy, train, trainer
-from pipelines.pipeline import Pipeline
+from data_prep import UserError
+from data_prep.core import archives, job, records, threads
+from data_prep.image import job as image_job
+from data_prep.people import job as people_job
+from data_prep.text import job as text_job
+from pipelines import run, train
+from pipelines.core import artifacts, config, roles
+from pipelines.core.pipeline import Pipeline
+from pipelines.training import loop, strategy, trainer
 from support import raw_kinds
 from support.commands import command
 
-JOBS = {'text': wmt_job, 'images': imagenet_job, 'try-on': tryon_job}
+JOBS = {'text': text_job, 'images': image_job, 'try-on': people_job}
 every_kind = pytest.mark.parametrize('kind', JOBS)
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import io_ops
 
-from pipelines import checkpoints
+from pipelines.training import checkpoints
 from support import file_events
 
 DATA, INDEX, PART = '.data-00000-of-00001', '.index', 'part-00000-of-00001'

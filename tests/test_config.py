@@ -6,7 +6,8 @@ import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines import config, experiments
+from pipelines.core import config
+from pipelines.reproduction import experiments
 from support.commands import ROOT
 
 
@@ -28,7 +29,7 @@ from support.commands import ROOT
     ('model.module=os', r"model\.module must name a module of keras_models, .* it is 'os'"),
     ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
     ('model.module=keras_models.nothing', r'there is no keras_models\.nothing'),
-    ('model.module=keras_models.losses', 'keras_models.losses has no Config'),
+    ('model.module=keras_models.core.losses', 'keras_models.core.losses has no Config'),
     ('data.train=[]', 'data: train, validation and test must each list files'),
     ('train.checkpoint_every=0', r'train\.checkpoint_every must be more than 0; it is 0'),
     ('model.h=0', r'model\.h must be more than 0'),

@@ -14,8 +14,10 @@ from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from data_prep import UserError, records, wmt, wmt_job
-from pipelines import beam_flags, dataflow
+from data_prep import UserError, wmt
+from data_prep.core import records
+from data_prep.text import job as text_job
+from pipelines.engines import beam_flags, dataflow
 from support.commands import ROOT, command
 
 GOOD = {'runner': 'DataflowRunner', 'project': 'my-project', 'region': 'us-central1', 'temp_location': 'gs://bucket/tmp'}
@@ -86,11 +88,11 @@ def test_flags_are_completed():
 
 
 def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
-    for package in ('pipelines', 'data_prep'):  # as in site-packages: no setup.py above
+    for package in ('pipelines', 'pipelines/engines', 'data_prep'):  # as in site-packages: no setup.py above
         (tmp_path / package).mkdir()
         shutil.copy(ROOT / package / '__init__.py', tmp_path / package)
-    shutil.copy(ROOT / 'pipelines' / 'dataflow.py', tmp_path / 'pipelines')
-    done = subprocess.run([sys.executable, '-c', 'import sys; from pipelines import dataflow; '
+    shutil.copy(ROOT / 'pipelines' / 'engines' / 'dataflow.py', tmp_path / 'pipelines' / 'engines')
+    done = subprocess.run([sys.executable, '-c', 'import sys; from pipelines.engines import dataflow; '
                            'print(dataflow.problems(dataflow.read(sys.argv[1:]), None))', *flags()],
                           cwd=tmp_path, env={'PYTHONPATH': str(tmp_path)}, capture_output=True, text=True)
     assert done.stdout == ("['--setup_file and --sdk_container_image are missing: give one, or workers lack this "
@@ -124,7 +126,8 @@ def test_a_refusal_is_one_sentence_before_tensorflow_is_imported():
     rest = [line for line in done.stderr.splitlines() if not line.startswith('import time:')]
     assert done.returncode == 2 and not done.stdout
     assert len(rest) == 1 and rest[0].startswith('error: --project is missing')
-    assert 'pipelines.beam_flags' in imports and 'tensorflow' not in imports and 'pipelines.config' not in imports
+    assert 'pipelines.engines.beam_flags' in imports
+    assert not {'tensorflow', 'pipelines.core.config'} & {*imports}
     alone = command('pipelines.prepare', '--dry_run')
     assert alone.returncode == 2 and 'give --runner DataflowRunner with it' in alone.stderr
 
@@ -191,13 +194,13 @@ def test_the_job_file_is_dataflows(dry):
 def test_the_steps_are_those_prepare_runs_here(dry, raw):
     _, steps = job_of(dry[0] / 'runs' / 'tiny' / 'dataflow')
     here = beam.Pipeline()
-    wmt_job.build(here, wmt.Config(folder=str(raw), **CLOUD_FILES), 'x')
+    text_job.build(here, wmt.Config(folder=str(raw), **CLOUD_FILES), 'x')
     built = here.to_runner_api().components.transforms.values()
     assert steps_of(built) == steps_of(steps.components.transforms.values()) > {'Scan', 'Learn', 'Write', 'Commit'}
     [write] = [transform for transform in steps.components.transforms.values() if transform.unique_name == 'Write']
     assert write.spec.urn == common_urns.primitives.PAR_DO.urn
     do_fn = pickler.loads(beam_runner_api_pb2.ParDoPayload.FromString(write.spec.payload).do_fn.payload)[0]
-    assert type(do_fn) is wmt_job._WriteShard  # by its name in the package, not by value
+    assert type(do_fn) is text_job._WriteShard  # by its name in the package, not by value
     assert do_fn.folder.startswith('gs://bucket/root/prepare/') and do_fn.config.folder == 'gs://bucket/raw'
 
 
@@ -209,7 +212,7 @@ def test_workers_install_the_code_that_is_here(dry):
     with tarfile.open(dry[0] / 'runs' / 'tiny' / 'dataflow' / 'workflow.tar.gz') as package:
         files = {name.split('/', 1)[1]: package.extractfile(name).read()
                  for name in package.getnames() if package.getmember(name).isfile()}
-    for path in [ROOT / 'setup.py', *(ROOT / 'data_prep').glob('*.py'), *(ROOT / 'configs').glob('*.yaml')]:
+    for path in [ROOT / 'setup.py', *(ROOT / 'data_prep').rglob('*.py'), *(ROOT / 'configs').glob('*.yaml')]:
         assert files[str(path.relative_to(ROOT))] == path.read_bytes()
 
 
@@ -237,7 +240,7 @@ def test_prepare_tells_its_rate(config_file, tmp_path):
 
 def test_the_workers_image_has_the_submitters_versions():
     """It cannot be built here: that needs a Docker engine."""
-    text = (ROOT / 'data_prep' / 'worker.Dockerfile').read_text().replace('\\\n', ' ')
+    text = (ROOT / 'pipelines' / 'engines' / 'worker.Dockerfile').read_text().replace('\\\n', ' ')
     locked = dict(re.findall(r'^([\w.-]+)==([\w.+!]+) ', (ROOT / 'requirements.lock').read_text(), re.M))
     python = f'{sys.version_info.major}.{sys.version_info.minor}'
     assert re.findall(r'^ARG BEAM_VERSION=(.*)$', text, re.M) == [locked['apache-beam']] == [beam.__version__]

@@ -12,7 +12,7 @@ SAID = 'interrupted: finished work is kept.\n'
 
 def light(work, **options):
     """Runs `work`, a line of Python, as a command in a new process, which imports little."""
-    code = f'import time\nfrom pipelines import cli\ndef work():\n    {work}\ncli.run_command(work)'
+    code = f'import time\nfrom pipelines.core import cli\ndef work():\n    {work}\ncli.run_command(work)'
     return subprocess.Popen([sys.executable, '-c', code], env=environment(), text=True,
                             stderr=subprocess.PIPE, **options)
 

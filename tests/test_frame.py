@@ -9,9 +9,9 @@ import tensorflow as tf
 
 import pipelines
 from data_prep import UserError
-from pipelines import artifacts, cli, config
-from pipelines.pipeline import Pipeline
-from pipelines.stage import Stage
+from pipelines.core import artifacts, cli, config
+from pipelines.core.pipeline import Pipeline
+from pipelines.core.stage import Stage
 
 
 def stage(execute, **values):
@@ -170,13 +170,14 @@ def test_source_follows_imports_and_ignores_layout(source):
 def test_source_of_the_frame_is_no_part_of_a_stage(source):
     """A better message there must not cost a training run; all else that a stage imports is a part of it."""
     plain = source(probe='import math\n')
-    assert source(probe='import math\nfrom pipelines import stage\n') != plain  # the probe itself has changed
+    assert source(probe='import math\nfrom pipelines.core import stage\n') != plain  # the probe itself has changed
     text, imported = artifacts._imports('pipelines.train')
-    assert {'pipelines.trainer', 'pipelines.stage'} <= imported and '#' not in text
+    assert {'pipelines.training.trainer', 'pipelines.core.stage'} <= imported and '#' not in text
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         imports = artifacts._imports
         patch.setattr(artifacts, '_imports', lambda module: seen.append(module) or imports(module))
         artifacts.source_hash(['pipelines.train'])
-    assert {'pipelines.train', 'pipelines.trainer', 'data_prep.records', 'keras_models.layers'} <= {*seen}
+    assert {'pipelines.train', 'pipelines.training.trainer', 'data_prep.core.records',
+            'keras_models.core.layers'} <= {*seen}
     assert not {*seen} & {*artifacts.FRAME} and len(seen) == len({*seen})

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records, sample_people, tryon, tryon_files
-from keras_models import ModelError, fid
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files, sample_people
+from keras_models import ModelError
+from keras_models.scores import fid
 from keras_models.viton import judge, serving, try_on
 from keras_models.viton.judge import Judge
 from support import published_files, torch_zip
@@ -141,12 +144,12 @@ def pairs(tmp_path_factory):
     """Inputs and rows: two people in what they wear, and the first in what the other wears."""
     folder = str(tmp_path_factory.mktemp('people'))
     sample_people.write_people(folder, 2, 0, SIZE)
-    folders = tryon_files.folders(tryon_files.root(os.path.join(folder, 'train_pairs.txt')))
+    folders = pairs_files.folders(pairs_files.root(os.path.join(folder, 'train_pairs.txt')))
     asked = {'image': 'image', 'parse': 'parse', 'pose_json': 'keypoints', 'cloth': 'cloth', 'cloth_mask': 'cloth_mask'}
     inputs, rows = [], []
     for person, garment in ((0, 0), (1, 1), (0, 1)):
         names = [f'0000{number}_00.jpg' for number in (person, garment)]
-        files = tryon_files.read(folders, *names)
+        files = pairs_files.read(folders, *names)
         inputs.append({name: files[key].content for name, key in asked.items()})
         rows.append({'person': names[0], 'garment': names[1], 'target': names[0] if person == garment else ''})
     return inputs, rows

@@ -7,14 +7,18 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, imagenet, imagenet_job, records
-from keras_models import ModelError, boxes, localisation, vgg
-from keras_models.image import localiser, serving
+from data_prep import UserError, imagenet
+from data_prep.core import records
+from data_prep.image import job as image_job
+from keras_models import ModelError, localisation, vgg
+from keras_models.image import boxes, localiser, serving
 from keras_models.image.box_scorer import Judge
 from keras_models.image.localiser import Inference
 from keras_models.localisation import Config
-from pipelines import checkpoints, config, export, roles
-from pipelines.pipeline import Pipeline
+from pipelines import export
+from pipelines.core import config, roles
+from pipelines.core.pipeline import Pipeline
+from pipelines.training import checkpoints
 from support.commands import command
 from support.tiny_classifier import Assets, jpeg, png
 from support.vgg_weights import fill, published
@@ -407,7 +411,7 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
 def test_boxes_change_no_picture_and_are_missing_where_nothing_is_known(place, tmp_path, training):
     folder = tmp_path / 'examples'
     folder.mkdir()
-    imagenet_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
+    image_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
     split = records.open_split(str(folder), 'train')
     rows = [*split.read(range(40)), b'']
     seeds = tf.constant([[1, i] for i in range(41)])

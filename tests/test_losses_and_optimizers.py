@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import losses, optimizers, transformer
+from keras_models import transformer
+from keras_models.core import losses, optimizers
 
 
 @pytest.mark.parametrize('epsilon_ls', [0.0, 0.1])

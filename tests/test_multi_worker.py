@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from data_prep import UserError
-from pipelines import checkpoints, config, pipeline, report, stage, strategy
-from pipelines.config import TrainConfig
-from pipelines.loop import PREEMPTED
+from pipelines.core import config, pipeline, stage
+from pipelines.core.config import TrainConfig
+from pipelines.reporting import report
+from pipelines.training import checkpoints, strategy
+from pipelines.training.loop import PREEMPTED
 from support import killed_runs
 from support.commands import ROOT, Started, command, environment, start
 

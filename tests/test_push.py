@@ -9,7 +9,10 @@ import types
 import pytest
 
 from data_prep import UserError
-from pipelines import artifacts, push, pusher, serving_kit, stage
+from pipelines import push
+from pipelines.core import artifacts, stage
+from pipelines.serving import kit as serving_kit
+from pipelines.serving import pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

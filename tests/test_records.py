@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, records
+from data_prep import UserError
+from data_prep.core import records
 
 RECORDS = [b'', b'one', b'two' * 1000, bytes(range(256))]
 

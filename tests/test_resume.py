@@ -14,9 +14,13 @@ from tensorflow import keras
 from tensorflow.python.ops import gen_io_ops
 
 from benchmarks import kill_points
-from data_prep import input_pipeline, records, wmt
-from keras_models import layers, optimizers, transformer
-from pipelines import checkpoints, cli, config, report, trainer
+from data_prep import wmt
+from data_prep.core import input_pipeline, records
+from keras_models import transformer
+from keras_models.core import layers, optimizers
+from pipelines.core import cli, config
+from pipelines.reporting import report
+from pipelines.training import checkpoints, trainer
 from support import commands
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.

@@ -14,7 +14,8 @@ from decimal import Decimal
 import pytest
 from babel import Locale, UnknownLocaleError
 
-from data_prep import samples
+from data_prep.text import samples
+from support.commands import ROOT
 
 Pair = collections.namedtuple('Pair', 'source target kind')
 NUMBERS = {'relative_time', 'duration', 'number', 'compact_number', 'percentage', 'amount', 'named_amount',
@@ -214,10 +215,9 @@ def test_lists_name_the_same_things_without_a_comma_before_und(pairs):
 
 def test_another_process_writes_the_same_bytes(paths, tmp_path):
     # Another hash seed reorders sets, and another time zone may be another day.
-    script = f'from data_prep import samples; samples.write_cldr_pairs({str(tmp_path)!r})'
-    root = os.path.dirname(os.path.dirname(os.path.abspath(samples.__file__)))
+    script = f'from data_prep.text import samples; samples.write_cldr_pairs({str(tmp_path)!r})'
     environment = {**os.environ, 'PYTHONHASHSEED': '1', 'TZ': 'Pacific/Kiritimati', 'LC_ALL': 'C'}
-    subprocess.run([sys.executable, '-c', script], check=True, cwd=root, env=environment)
+    subprocess.run([sys.executable, '-c', script], check=True, cwd=ROOT, env=environment)
     assert sorted(os.listdir(tmp_path)) == ['test.tsv', 'train.tsv', 'validation.tsv']
     for split, path in paths.items():
         with open(path, 'rb') as first:

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from data_prep import threads
+from data_prep.core import threads
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, records, sample_people
+from data_prep import UserError
+from data_prep.core import records
+from data_prep.people import sample_people
 from keras_models import ModelError
 from keras_models.viton.judge import THIRDS, Judge
-from pipelines import config as configs
 from pipelines import evaluate
+from pipelines.core import config as configs
 from support import tiny_people
 from support.commands import command
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records
-from pipelines import checkpoints, config, strategy
+from data_prep.core import records
+from pipelines.core import config
+from pipelines.training import checkpoints, strategy
 from support import tiny_people
 from support.learners import Undriven
 

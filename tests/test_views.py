@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import views
+from keras_models.image import views
 from support import tiny_classifier
 
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 import tensorflow_addons as tfa
 from scipy import interpolate, ndimage
 
+from keras_models.core import resizing
 from keras_models.viton import geometry
 from keras_models.viton.geometry import Spline
 from support.references import Reference
@@ -142,8 +143,8 @@ def test_xla_resizes_and_blurs_alike():
     def enlarged(x):
         """The gradient, too, of what a network does."""
         return tf.gradients(tf.square(geometry.upsample(x)), x)[0]
-    for function in (enlarged, lambda x: geometry.bilinear(x, 48, 36), lambda x: geometry.bilinear(x, 10, 20),
-                     lambda x: geometry.nearest(x, 8, 24), geometry.gaussian_blur):
+    for function in (enlarged, lambda x: resizing.bilinear(x, 48, 36), lambda x: resizing.bilinear(x, 10, 20),
+                     lambda x: resizing.nearest(x, 8, 24), geometry.gaussian_blur):
         plain, compiled = (tf.function(function, autograph=False, jit_compile=jit)(picture) for jit in (None, True))
         np.testing.assert_allclose(plain, compiled, atol=1e-6)
 
@@ -155,16 +156,16 @@ def test_bilinear_is_linear_interpolation_between_centres(size):
     for axis, n in enumerate(size, 1):
         at, known = centres(n), centres(expected.shape[axis])
         expected = np.apply_along_axis(lambda line, at=at, known=known: np.interp(at, known, line), axis, expected)
-    np.testing.assert_allclose(geometry.bilinear(picture, *size), expected, atol=1e-5)
+    np.testing.assert_allclose(resizing.bilinear(picture, *size), expected, atol=1e-5)
 
 
 def test_nearest_rounds_down():
     picture = tf.reshape(tf.range(12.0), [1, 3, 4, 1])
-    found = geometry.nearest(picture, 7, 2)[0, ..., 0]
+    found = resizing.nearest(picture, 7, 2)[0, ..., 0]
     np.testing.assert_array_equal(found, np.float32([0, 0, 0, 4, 4, 8, 8])[:, None] + [0, 2])
     large = pictures(1, 64, 48, 2)
-    np.testing.assert_array_equal(geometry.nearest(large, 16, 12), large[:, ::4, ::4])
-    np.testing.assert_array_equal(geometry.nearest(picture, 6, 8), geometry.upsample(picture))
+    np.testing.assert_array_equal(resizing.nearest(large, 16, 12), large[:, ::4, ::4])
+    np.testing.assert_array_equal(resizing.nearest(picture, 6, 8), geometry.upsample(picture))
     np.testing.assert_array_equal(geometry.upsample(picture)[0, ..., 0],
                                   np.kron(picture[0, ..., 0], np.ones([2, 2])))
 
@@ -173,11 +174,11 @@ def test_resizing_and_sampling_are_pytorchs():
     reference = Reference('resizing')
     for n, m in ((295, 250), (250, 295), (1024, 256), (192, 768), (31, 123)):  # the first two hang on float32's digits
         line = np.arange(n, dtype=np.float32)
-        np.testing.assert_array_equal(geometry.nearest(line[None, :, None, None], m, 1)[0, :, 0, 0],
+        np.testing.assert_array_equal(resizing.nearest(line[None, :, None, None], m, 1)[0, :, 0, 0],
                                       reference.arrays[f'nearest {n} to {m}'])
     image = reference.uniform('image', [2, 9, 6, 3])
     grid = reference.uniform('grid', [2, 12, 10, 2], -1.3, 1.3)
-    reference.compare('bilinear', geometry.bilinear(image, 5, 23), atol=1e-5)
+    reference.compare('bilinear', resizing.bilinear(image, 5, 23), atol=1e-5)
     for border, mode in (True, 'border'), (False, 'zeros'):
         reference.compare(mode, geometry.sample(image, grid, border), atol=1e-5)
 

@@ -10,7 +10,9 @@ import tensorflow as tf
 from data_prep import UserError
 from keras_models import ModelError
 from keras_models.viton import chain, geometric_matching, geometry, try_on
-from pipelines import checkpoints, config, export, strategy, train, trainer
+from pipelines import export, train
+from pipelines.core import config
+from pipelines.training import checkpoints, strategy, trainer
 from support import tiny_people
 from support.tensorflow_state import eagerly
 

@@ -11,8 +11,9 @@ from tensorflow import keras
 
 from data_prep import UserError
 from keras_models import ModelError
-from keras_models.layers import by_name
-from pipelines import checkpoints, roles
+from keras_models.core.layers import by_name
+from pipelines.core import roles
+from pipelines.training import checkpoints
 
 KEYS = {('one', 'hidden:kernel'), ('one', 'hidden:bias'), ('one', 'out:kernel'), ('one', 'out:bias')}
 PAPER = roles.model('keras_models.transformer')  # it reads no weights but its own

@@ -13,7 +13,7 @@ import side
 import tensorflow as tf
 import trained
 
-from pipelines import strategy as strategies
+from pipelines.training import strategy as strategies
 
 RATE = f'model.learning_rate={inputs.RATE}'
 NETS = {  # a configuration, what is other here, and a batch; nothing is dropped, so that all must find the same losses

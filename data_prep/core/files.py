@@ -1,5 +1,7 @@
-"""Opening and hashing files, wherever they lie."""
+"""Listing, opening and hashing files, wherever they lie."""
 import hashlib
+import os
+from collections.abc import Iterator
 from typing import IO
 
 import tensorflow as tf
@@ -10,6 +12,15 @@ _CHUNK = 1 << 22  # bytes
 def open_file(path: str) -> IO[bytes]:
     """Opens a file for reading here and there: on this machine nothing is read ahead."""
     return tf.io.gfile.GFile(path, 'rb') if '://' in path else open(path, 'rb')
+
+
+def walk_folder(root: str) -> Iterator[str]:
+    """Yields the paths of all files below a folder, sorted. Links are followed, but not to a folder that holds them."""
+    for here, folders, names in tf.io.gfile.walk(root) if '://' in root else os.walk(root, followlinks=True):
+        above = os.path.realpath(here) + os.sep
+        folders[:] = sorted(name for name in folders if not above.startswith(
+            os.path.realpath(os.path.join(here, name)) + os.sep))
+        yield from (os.path.join(here, name) for name in sorted(names))
 
 
 def read(file: str, offset: int, length: int) -> bytes:

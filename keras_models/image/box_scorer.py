@@ -4,8 +4,9 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from keras_models import ModelError, boxes
-from keras_models.classification import TOP
+from keras_models import ModelError
+from keras_models.image import boxes
+from keras_models.image.classification import TOP
 from keras_models.image.serving import predict
 from keras_models.localisation import CORRECT, Config
 

@@ -4,9 +4,10 @@ import dataclasses
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, boxes, views
-from keras_models.classification import TOP
+from keras_models import ModelError
+from keras_models.image import boxes, views
 from keras_models.image import serving as classifiers
+from keras_models.image.classification import TOP
 from keras_models.image.serving import predict  # noqa: F401 (of a serving module)
 from keras_models.localisation import STRIDE, Config, of_classes
 from keras_models.vgg import convolutions, dense, score_map

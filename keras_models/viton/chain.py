@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
+from keras_models.core import resizing
 from keras_models.viton import alias, geometric_matching, geometry, segmentation
 
 PARTS = {'segmentation': segmentation, 'geometric_matching': geometric_matching, 'alias': alias}
@@ -101,7 +102,7 @@ def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str
     """What the segmentation generator is given, at its size: X of eq. (10), and noise."""
     cloth = given['cloth'] * given['cloth_mask'] if 'cloth_mask' in own.inputs else given['cloth']
     full = {**given, 'cloth': cloth, 'agnostic_parse': tf.one_hot(given['agnostic_parse'], CLASSES)}
-    low = {name: geometry.bilinear(full[name], *own.size) for name in own.inputs if name != 'noise'}
+    low = {name: resizing.bilinear(full[name], *own.size) for name in own.inputs if name != 'noise'}
     if 'noise' in own.inputs:
         low['noise'] = noise(seed, tf.concat([tf.shape(cloth)[:1], own.size, [1]], 0))
     return low
@@ -114,13 +115,13 @@ def segment(net: keras.Model, config: Config, given: dict, seed) -> tf.Tensor:
     inputs = segmentation_inputs(own, given, seed)
     scores = segmentation.probabilities(tf.cast(net({**inputs, 'seed': seed}, training=False), tf.float32), own)
     # Edges of enlarged pixels are stairs; a blur makes them lines again.
-    scores = geometry.gaussian_blur(geometry.bilinear(scores, *config.size))
+    scores = geometry.gaussian_blur(resizing.bilinear(scores, *config.size))
     return tf.one_hot(tf.argmax(scores, -1), CLASSES)
 
 
 def matching_inputs(own: geometric_matching.Config, given: dict, parse_cloth) -> dict[str, tf.Tensor]:
     """What the geometric matching module is given, at its size. parse_cloth: S_c [B, H, W, 1]."""
-    return {name: geometry.nearest(picture, *own.size) for name, picture in (
+    return {name: resizing.nearest(picture, *own.size) for name, picture in (
         ('parse_cloth', parse_cloth), ('pose', given['pose']), ('agnostic', given['agnostic']),
         ('cloth', given['cloth']))}
 

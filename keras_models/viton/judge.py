@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_models import ModelError, fid, lpips, reason
+from keras_models import ModelError, reason
+from keras_models.scores import fid, lpips
 from keras_models.viton.chain import COLOURS, UPPER
 from keras_models.viton.serving import FILES
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import ModelError, reason
-from keras_models.layers import by_name
+from keras_models.core.layers import by_name
 from keras_models.viton.chain import CLASSES, COLOURS, PARTS, Config, pixels, segment, try_on
 from keras_models.viton.try_on import built
 

@@ -7,10 +7,11 @@ geometric matching module as it is. They can learn in one run or in three.
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, perceptual
-from keras_models import optimizers as rules
-from keras_models.losses import row_means
-from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, segmentation
+from keras_models import ModelError
+from keras_models.core import optimizers as rules
+from keras_models.core import resizing
+from keras_models.core.losses import row_means
+from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, perceptual, segmentation
 from keras_models.viton.chain import CLASSES, UPPER, Config, part
 
 FEATURES = 'features'
@@ -117,7 +118,7 @@ def _segmentation(nets, batch, S, seed, training, config):
     own = part(config, 'segmentation')
     inputs = chain.segmentation_inputs(own, batch, seed)
     logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
-    S = geometry.nearest(S, *own.size)
+    S = resizing.nearest(S, *own.size)
     L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); of logits for either output
     X = tf.concat([inputs[name] for name in _shown(own)], -1)
     D = nets['segmentation_discriminator']
@@ -135,7 +136,7 @@ def _geometric_matching(batch, S, cloth, theta, config):
     spline = geometric_matching.spline(own)
     W = geometry.sample(cloth, spline.grid(theta, *own.size))
     worn = S[..., UPPER:UPPER + 1]
-    I_c = geometry.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, as garments are photographed
+    I_c = resizing.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, as garments are photographed
     L_1, L_const = row_means(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
     return ({'geometric_matching': L_1 + own.lambda_const * L_const}, {'L_warp': L_1, 'L_const': L_const})
 

@@ -8,9 +8,10 @@ import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
 
 from data_prep import UserError
 from keras_models.protocol import ModelSpec
-from pipelines import artifacts, roles, strategy
+from pipelines.core import artifacts, roles
 from pipelines.serving.hashes import check_hashes
 from pipelines.serving.layout import DESCRIPTION
+from pipelines.training import strategy
 
 
 def load(path: str):
