@@ -1,4 +1,4 @@
-# make run: the demo, from a fresh clone to a pushed model.   make lint: ruff, import-linter and mypy.
+# make run: the demo, from a fresh clone to a pushed model.   make lint: ruff, codespell, import-linter and mypy.
 # make test: the tests that prove every system.   make test-all: those of the slow tier, too.
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make references: makes them again.
@@ -57,6 +57,7 @@ $(VENV)-docs/.installed: docs/requirements.txt
 
 lint: install
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
