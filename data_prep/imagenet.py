@@ -111,8 +111,8 @@ class Input(InputConfig):
     al. 2). Training mirrors half of the squares if `flip`, and moves all colours of one along the principal components
     of the training set's, with `colour` for the deviation of alpha (4.1; 0 leaves them). `mean` is what is subtracted:
     that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`). The papers go
-    on with levels of 0 to 255; `deviation` divides them by the deviation of their colour, so that small nets can learn
-    at larger rates.
+    on with levels of 0 to 255; `standardise` divides them by the deviation of their colour, so that small nets can
+    learn at larger rates.
 
     With `boxes` a batch also tells where things are: of each square the box it shows most of, in the square's own
     coordinates (Simonyan & Zisserman A.1). A box counts if `box_inside` of it is in the square: nets that slide over
@@ -126,7 +126,7 @@ class Input(InputConfig):
     flip: bool = True
     colour: float = 0.1
     mean: Literal['pixel', 'rgb', 'none'] = 'pixel'
-    deviation: bool = False
+    standardise: bool = False
     boxes: bool = False
     box_inside: float = 0.5
 
@@ -240,7 +240,7 @@ def _view(folder: str, config: Input) -> augmentation.View:
     arrays = np.load(io.BytesIO(_content(folder, PIXELS)), allow_pickle=False)
     pixels = augmentation.Pixels(arrays['mean_image'], arrays['mean_rgb'], arrays['covariance'])
     return augmentation.View(pixels, config.crop, (config.scales[0], config.scales[-1]), config.square, config.flip,
-                            config.colour, config.mean, config.deviation)
+                            config.colour, config.mean, config.standardise)
 
 
 def _content(folder: str, name: str) -> bytes:

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 import yaml  # noqa: E402
 
 from pipelines.core import config as configs  # noqa: E402
+from pipelines.core import shipped  # noqa: E402
 
 NOTE = '<!-- Written by docs/generate.py from the code. Do not edit: run `python docs/generate.py`. -->'
 SECTIONS = {'train': configs.TrainConfig, 'export': configs.ExportConfig, 'evaluate': configs.EvaluateConfig,
@@ -107,7 +108,7 @@ def flags(parser: argparse.ArgumentParser) -> str:
 def named_modules(section: str) -> list[str]:
     """Modules that the shipped configurations name as `data.module` or `model.module`."""
     found = {yaml.safe_load(file.read_text()).get(section, {}).get('module')
-             for file in (ROOT / 'configs').rglob('*.yaml') if 'reproduce' not in file.parts}
+             for file in shipped.paths().values()}
     return sorted(found - {None})
 
 
@@ -119,7 +120,7 @@ def configuration(owned: dict) -> str:
         `extends: NAME` holds only what differs.
 
         `configs/schema.json` is the same as a JSON Schema, for editors to complete keys. In VS Code, with the YAML
-        extension, put `"yaml.schemas": {"configs/schema.json": ["configs/*.yaml", "my*.yaml"]}` into
+        extension, put `"yaml.schemas": {"configs/schema.json": ["configs/*/*.yaml", "my*.yaml"]}` into
         `.vscode/settings.json`; elsewhere begin the file with
         `# yaml-language-server: $schema=PATH/configs/schema.json`.''')]
     parts += ['## Top level', table([Key(name, bool if name == 'is_demo' else int if name == 'seed' else str,
@@ -230,8 +231,7 @@ def run_cards() -> str:
     """The head of every shipped configuration, as a page."""
     parts = [NOTE, '# Shipped configurations', 'The head of each file: what it trains, the command, the data, the '
              'time and the figure to expect. `DIR` is the folder of the data.']
-    files = [file for file in sorted((ROOT / 'configs').rglob('*.yaml')) if 'reproduce' not in file.parts]
-    for file in sorted(files, key=lambda file: file.stem):
+    for file in sorted(shipped.paths().values(), key=lambda file: file.stem):
         head = re.match(r'(?:#.*\n)+', file.read_text())
         if head:
             card = '\n'.join(line[2:] for line in head[0].splitlines())

@@ -76,7 +76,7 @@ class Config(rules.Descent):
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
     `weights`: convolutions are drawn by (14), by (10), or as 2.2 reads Glorot and Bengio. `a`: what slopes begin with.
     """
-    drops: int = 2  # how often the learning rate is divided by `factor`
+    max_drops: int = 2  # how often the learning rate is divided by `factor`
     variant: Variant = 'A'
     layers: list[str] = dataclasses.field(default_factory=list)
     classes: int | None = None
@@ -303,7 +303,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-5 error, %'), rows
 
 
-UNIT, METRICS = classification.UNIT, classification.METRICS
+THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

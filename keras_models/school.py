@@ -13,10 +13,10 @@ from keras_models.learning_machine import Machines
 from keras_models.turing import games
 from keras_models.turing.lessons import Term, opponents
 
-UNIT = 'games'
+THROUGHPUT_UNIT = 'games'
 TASKS = ('play',)
 SERVING = SCORER = 'keras_models.turing.educated'
-INSTEAD = {'train': 'educate'}  # the stage that takes another's place
+STAGE_OVERRIDES = {'train': 'educate'}  # the stage that takes another's place
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ def build(config: Config) -> dict[str, tf.Module]:
 
 def parameters(config: Config) -> int:
     """Numbers in a population's memories, indexes and tapes."""
-    return layers.numbers(Machines(config))
+    return layers.count_params(Machines(config))
 
 
 def check_game(config: Config, game: str, options: dict) -> None:

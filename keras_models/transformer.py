@@ -16,7 +16,7 @@ from keras_models.core import optimizers as rules
 from keras_models.core.layers import Dropout, seed_input
 
 PAD, BOS, EOS = 0, 1, 2
-UNIT = 'tokens'
+THROUGHPUT_UNIT = 'tokens'
 TASKS, SERVING = ('text', 'tree'), 'keras_models.text.translator'
 METRICS = ('bleu', 'bleu_tokenised', 'exact_match')  # the last is the one shown by slice
 

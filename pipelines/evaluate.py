@@ -6,7 +6,7 @@
 Predictions of candidate and baseline are made once and written as two features; TFMA reads them through two SavedModels
 that only pick a column (its model-less mode cannot compare with a baseline). No threshold at all means no blessing.
 
-Where a model's answers are pictures, its module has a `Judge` that compares them, and TFMA sees the numbers it gives.
+Where a model's answers are pictures, its module has a `Scorer` that compares them, and TFMA sees the numbers it gives.
 """
 import json
 import os
@@ -337,7 +337,7 @@ def compared_with(pipeline) -> dict:
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
                     sections=('model', 'evaluate'),
-                    roles=('data', 'model', 'serving', 'scorer'), also=compared_with, check=check)
+                    roles=('data', 'model', 'serving', 'scorer'), extra_inputs=compared_with, check=check)
 
 
 def main(argv=None) -> None:

@@ -49,7 +49,7 @@ def execute(context: stage.Context) -> None:
     inputs, _ = config.data_spec.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
     asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
     write_warmup(folder, config.name, [each if isinstance(each, dict) else {asked[0]: each} for each in inputs])
-    context.properties.update(parameters={name: layers.numbers(net) for name, net in nets.items()},
+    context.properties.update(parameters={name: layers.count_params(net) for name, net in nets.items()},
                               megabytes=round(_size(folder) / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
 
@@ -105,8 +105,9 @@ def asked(pipeline) -> dict:
     return {folder: artifacts.digest(folder) for folder in held(with_newest(inference, keys), keys)}
 
 
-STAGE = stage.Stage('export', execute, check=check, also=asked, needs=('prepare', 'train'), outputs={'model': 'Model'},
-                    sections=('data', 'input', 'model', 'inference', 'export'), roles=('data', 'model', 'serving'))
+STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, needs=('prepare', 'train'),
+                    outputs={'model': 'Model'}, sections=('data', 'input', 'model', 'inference', 'export'),
+                    roles=('data', 'model', 'serving'))
 
 
 def main(argv=None) -> None:

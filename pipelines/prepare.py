@@ -129,7 +129,7 @@ def write_job(job, path: str) -> None:
         file.write(str(job))
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), also=stats,
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), extra_inputs=stats,
                     seeded=False, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 

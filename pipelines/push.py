@@ -48,7 +48,7 @@ def _write_kit(context: stage.Context, path: str, destination: str) -> str:
     return f'{os.path.join(kit, "README.md")} says how.'
 
 
-def is_current(outputs: dict) -> bool:
+def is_up_to_date(outputs: dict) -> bool:
     """Whether these outputs are of the last push to their destination, so that pushing again changes nothing.
 
     A rollback since then does not count: it stands until another model is pushed.
@@ -108,8 +108,8 @@ def _check_unchanged(key: str, artifact) -> None:
 
 STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
                     outputs={'pushed_model': 'PushedModel'}, sections=('push',),
-                    also=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
-                    current=is_current)
+                    extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
+                    is_up_to_date=is_up_to_date)
 
 
 def show(destination: str) -> None:

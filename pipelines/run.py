@@ -2,19 +2,24 @@
 
     python -m pipelines.run
     python -m pipelines.run --config my.yaml
+    python -m pipelines.run --list
 """
 import os
+import shutil
 import sys
 import time
 
-from pipelines.core import cli, stage
+from pipelines.core import cli, shipped, stage
 
 
 def main(argv=None) -> None:
     flags = cli.parser('run', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
                        help='how replicas are distributed (train.strategy)')
+    flags.add_argument('--list', action='store_true', help='show the configurations that ship with the project')
     args, rest = flags.parse_known_args(argv)
+    if args.list:
+        return cli.run_command(lambda: print(shipped.listing(shutil.get_terminal_size((120, 24)).columns)))
 
     def work():
         started = time.monotonic()
@@ -31,7 +36,7 @@ def main(argv=None) -> None:
                 return
             results.update(outputs)
         summary(pipeline, results, time.monotonic() - started)
-    cli.run_command(work)
+    return cli.run_command(work)
 
 
 def summary(pipeline, results: dict, seconds: float) -> None:

@@ -51,14 +51,14 @@ def initial_weights(pipeline) -> dict:
     return found
 
 
-def follows(config) -> bool:
+def is_worker(config) -> bool:
     from pipelines.training import strategy
-    return strategy.follows(config.train)
+    return strategy.is_worker(config.train)
 
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
                     sections=('model', 'input', 'train'), roles=('data', 'model'),
-                    also=initial_weights, check=check, follows=follows)
+                    extra_inputs=initial_weights, check=check, is_worker=is_worker)
 
 
 def main(argv=None) -> None:

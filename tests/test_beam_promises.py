@@ -64,7 +64,7 @@ def test_the_same_bytes_whatever_arrives_first(files, finished, kind, tmp_path, 
     def reversed_process(self, element, *rest):
         return process(self, (element[0], [*element[1]][::-1]), *rest)
     monkeypatch.setattr(JOBS[kind]._WriteShard, 'process', reversed_process)
-    monkeypatch.setattr(threads, 'AT_ONCE', 1)
+    monkeypatch.setattr(threads, 'MAX_WAITING', 1)
     prepare(files[kind], tmp_path / 'again')
     assert digests(tmp_path / 'again') == digests(finished[kind])
 
@@ -191,7 +191,7 @@ def trainers(files, finished, tmp_path_factory):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(finished[kind], folder)
         if kind not in made:
-            resolved = config.load(files[kind], ['model.learn=[segmentation]'] if kind == 'try-on' else [])
+            resolved = config.load(files[kind], ['model.trainable_networks=[segmentation]'] if kind == 'try-on' else [])
             resolved = config.with_data_set(resolved, records.read_manifest(str(folder)))
             made[kind] = trainer.Trainer(resolved, strategy.make(resolved.train), str(folder), False)
         return made[kind], folder

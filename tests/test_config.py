@@ -6,9 +6,8 @@ import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines.core import config
+from pipelines.core import config, shipped
 from pipelines.reproduction import experiments
-from support.commands import ROOT
 
 
 @pytest.mark.parametrize('override, message', [
@@ -152,8 +151,8 @@ def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps,
     m = c.model
     pretrained = name.startswith('vgg') and scales != [256]  # by the same net at another scale
     assert m.learning_rate == (0.001 if pretrained else 0.01)
-    assert (m.momentum, m.decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
-    assert m.drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
+    assert (m.momentum, m.weight_decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
+    assert m.max_drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
     assert parameters in (None, c.model_spec.parameters(m))
     assert (c.input.rows, c.input.crop, c.input.scales, c.input.mean) == (batch, 224, scales, mean)
     assert c.input.square == (name == 'alexnet') and c.input.flip and c.input.colour == 0.1
@@ -169,7 +168,7 @@ def began(config_name):
         return ''
     name = os.path.basename(init_from)
     assert init_from == f'runs/{name}/serving/{name}'
-    head = (ROOT / 'configs' / f'{config_name}.yaml').read_text().split('\nextends:')[0]
+    head = shipped.paths()[config_name].read_text().split('\nextends:')[0]
     assert all(line.startswith('#') for line in head.splitlines())
     assert name in head and 'pushed' in head and '(3.1)' in head
     return name

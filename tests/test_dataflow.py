@@ -212,7 +212,7 @@ def test_workers_install_the_code_that_is_here(dry):
     with tarfile.open(dry[0] / 'runs' / 'tiny' / 'dataflow' / 'workflow.tar.gz') as package:
         files = {name.split('/', 1)[1]: package.extractfile(name).read()
                  for name in package.getnames() if package.getmember(name).isfile()}
-    for path in [ROOT / 'setup.py', *(ROOT / 'data_prep').rglob('*.py'), *(ROOT / 'configs').glob('*.yaml')]:
+    for path in [ROOT / 'setup.py', *(ROOT / 'data_prep').rglob('*.py'), *(ROOT / 'configs').rglob('*.yaml')]:
         assert files[str(path.relative_to(ROOT))] == path.read_bytes()
 
 

@@ -21,10 +21,9 @@ from data_prep import UserError
 from data_prep.core import archives
 from data_prep.image import readers
 from pipelines import fetch, import_weights
-from pipelines.core import config
+from pipelines.core import config, shipped
 from pipelines.fetching import brought, catalogue, conversion
 from support.bad_server import serve, whole
-from support.commands import ROOT
 
 NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'.split()
 WNIDS = ('n01641577', 'n02106662', 'n99999999')
@@ -233,7 +232,7 @@ def makes(data_set, names):
     return all(fnmatch.filter(provided, name) for name in names)
 
 
-CONFIGS = sorted(path.stem for path in (ROOT / 'configs').glob('*.yaml'))
+CONFIGS = sorted(shipped.paths())
 
 
 def test_no_configuration_needs_a_file_nobody_can_make():
@@ -243,7 +242,7 @@ def test_no_configuration_needs_a_file_nobody_can_make():
         names = named_data(resolved)
         makers = [data_set.name for data_set in data_sets.values() if makes(data_set, names)]
         assert resolved.makes_its_data or makers, f'{name} names {names}, which nothing makes'
-        text = (ROOT / 'configs' / f'{name}.yaml').read_text()
+        text = shipped.paths()[name].read_text()
         own = yaml.safe_load(text).get('data') or {}
         if names and {'train', 'test'} & set(own):
             assert [maker for maker in makers if f'pipelines.fetch {maker}`' in text], \

@@ -46,7 +46,7 @@ def test_what_did_not_change_is_skipped_and_what_did_is_not(open_pipeline):
     assert content(first) == 'a' and first['examples'].properties == {'wrote': 'a'}
     assert content(open_pipeline('data.max_length=9').run(stage(write('c')))) == 'c'
     assert content(open_pipeline('train.steps=9').run(stage(write('d')))) == 'a'  # not one of its sections
-    assert content(open_pipeline().run(stage(write('e'), also=lambda _: {'raw': 1}))) == 'e'
+    assert content(open_pipeline().run(stage(write('e'), extra_inputs=lambda _: {'raw': 1}))) == 'e'
 
 
 def test_work_that_fails_is_found_again_by_the_same_work_and_by_no_other(open_pipeline):
@@ -74,7 +74,7 @@ def test_an_artifact_that_is_gone_is_made_again(open_pipeline):
     first = open_pipeline().run(stage(write('a')))
     tf.io.gfile.rmtree(first['examples'].uri)
     assert content(open_pipeline().run(stage(write('b')))) == 'b'
-    assert content(open_pipeline().run(stage(write('c'), current=lambda outputs: False))) == 'c'
+    assert content(open_pipeline().run(stage(write('c'), is_up_to_date=lambda outputs: False))) == 'c'
 
 
 def test_metadata_that_is_gone_overwrites_nothing(open_pipeline):

@@ -190,7 +190,7 @@ def test_deviations_divide_what_is_left_of_every_colour(ramp):
     pixels = flat_pixels(100.0, np.diag([4000.0, 900, 100]))
     options = {'scales': (40, 40), 'colour': 0.1, 'mean': 'rgb'}
     levels = view(pixels, **options)
-    divided = View(pixels, 24, square=False, flip=False, deviation=True, **options)
+    divided = View(pixels, 24, square=False, flip=False, standardise=True, **options)
     seed, unit = tf.constant([1, 2]), np.sqrt([4000.0, 900, 100])
     for shown in (lambda v: v.central(*ramp), lambda v: v.picture(ramp[0], 40), lambda v: v.training(*ramp, seed)):
         np.testing.assert_allclose(shown(divided), shown(levels) / unit, rtol=1e-5, atol=1e-6)

@@ -117,10 +117,10 @@ def test_models_to_average_with_are_known_by_what_they_hold(config_file, tmp_pat
     """Else another model under the same name would be passed over as nothing new."""
     (tmp_path / 'saved_model.pb').write_bytes(b'one')
     asked = Pipeline(config.load(config_file, [f'inference.fuse=[{tmp_path}]']), str(tmp_path / 'root'), [])
-    before = export.STAGE.also(asked)
-    assert before == export.STAGE.also(asked)
+    before = export.STAGE.extra_inputs(asked)
+    assert before == export.STAGE.extra_inputs(asked)
     (tmp_path / 'saved_model.pb').write_bytes(b'two')
-    assert export.STAGE.also(asked).keys() == before.keys() and export.STAGE.also(asked) != before
+    assert export.STAGE.extra_inputs(asked).keys() == before.keys() and export.STAGE.extra_inputs(asked) != before
 
 
 def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):

@@ -4,7 +4,7 @@ import importlib
 import re
 import tomllib
 
-from pipelines.core import config, stage
+from pipelines.core import config, shipped, stage
 from support import linters
 from support.commands import ROOT
 
@@ -53,7 +53,7 @@ def test_imports_flow_one_way(tmp_path):
 
 
 def test_every_shipped_configuration_loads_and_has_a_run_card():
-    for path in sorted((ROOT / 'configs').glob('*.yaml')):
+    for path in shipped.paths().values():
         assert config.load(path.stem).name == path.stem
         card = '\n'.join(line for line in path.read_text().splitlines() if line.startswith('#'))
         for word in ('command:', 'data:', 'time:', 'expect:'):

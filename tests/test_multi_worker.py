@@ -113,7 +113,7 @@ def test_who_follows(monkeypatch, cluster, task, expected):
     monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': dict(zip(('type', 'index'), task))}))
     config = TrainConfig(strategy='multi_worker_mirrored')
     strategy.check(config)
-    assert strategy.follows(config) is expected
+    assert strategy.is_worker(config) is expected
 
 
 def test_a_worker_that_follows_makes_no_other_stage(config_file, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ README = (ROOT / 'README.md').read_text()
 # Pages that docs/generate.py writes are held by test_docs.py, and these have tests of their own.
 ELSEWHERE_PAGES = {'commands', 'configuration', 'configurations', 'adding-a-paper', 'turing'}
 PAGES = {path: path.read_text() for path in sorted([*(ROOT / 'docs').rglob('*.md'), ROOT / 'CONTRIBUTING.md'])
-         if path.stem not in ELSEWHERE_PAGES and not {'_build', 'api'} & {*path.relative_to(ROOT / 'docs').parts}}
+         if path.stem not in ELSEWHERE_PAGES and not {'_build', 'api'} & {*path.relative_to(ROOT).parts}}
 TEXT = '\n'.join([README, *PAGES.values()])
 PACKAGES = 'configs', 'data_prep', 'keras_models', 'pipelines'
 PAIRS, PICTURES = (re.findall(r'```yaml\n(.*?)```', (ROOT / 'docs' / 'tasks' / page).read_text(), re.S)[0]

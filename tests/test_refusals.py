@@ -17,7 +17,7 @@ from data_prep.trees import trees
 from keras_models import ModelError
 from keras_models.weights import published
 from pipelines import attention, evaluate
-from pipelines.core import config
+from pipelines.core import config, shipped
 from pipelines.core.pipeline import Pipeline
 from pipelines.reproduction import experiments
 from pipelines.serving import predict_images, predict_pairs
@@ -33,7 +33,8 @@ from support.commands import command
     ('prelu_cifar10', 'model.layers=["spp, {1}", "3x3, 4"]', 'model: layers must be .* then one spp'),
     ('prelu_cifar10', 'model.layers=["fc, 8"]', 'model: layers must be convolutions .* then one spp'),
     ('prelu_cifar10', 'model.crop=2', r'model: crop 2 leaves no map for spp; give a larger one'),
-    ('demo_tryon', 'model.learn=[hat]', 'model: learn may name segmentation, .*, alias; it names hat'),
+    ('demo_tryon', 'model.trainable_networks=[hat]',
+     'model: trainable_networks may name segmentation, .*, alias; it names hat'),
     ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is'),
     ('demo_tryon', 'data.samples_size=[64]', r'data: samples_size must be two numbers; it is \[64\]'),
     ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with .* pairs files; leave out train'),
@@ -46,7 +47,7 @@ from support.commands import command
 def test_a_value_that_cannot_be(name, override, words):
     with pytest.raises(UserError, match=words) as refused:
         config.load(name, [override])
-    assert f'configs/{name}.yaml with --set {override}: ' in str(refused.value)
+    assert f'{shipped.paths()[name]} with --set {override}: ' in str(refused.value)
     assert '\n' not in str(refused.value)
 
 

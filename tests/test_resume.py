@@ -62,7 +62,7 @@ def plateau(config):
     """The image papers' optimizer and schedule: every validation that is not far better drops the rate."""
     del config
     return {'transformer': optimizers.descent(optimizers.Descent(
-        learning_rate=0.3, factor=2.0, drops=9, watch='loss', patience=1, min_delta=0.3))}
+        learning_rate=0.3, factor=2.0, max_drops=9, monitor='loss', patience=1, min_delta=0.3))}
 
 
 def install(patch):

@@ -13,11 +13,11 @@ from data_prep import UserError, wmt
 from data_prep.core import records
 from keras_models import transformer
 from keras_models.text import translator
-from pipelines.core import config, roles
+from pipelines.core import config, roles, shipped
 from pipelines.reporting import report
 from pipelines.training import checkpoints, jit, loop, precision, strategy, trainer
 from support import killed_runs
-from support.commands import ROOT, command
+from support.commands import command
 
 
 def losses(config_file, examples, steps, *overrides):
@@ -297,5 +297,5 @@ def test_auto_compiles_on_accelerators_and_where_it_was_faster(name, compiled):
 
 
 def test_every_shipped_model_was_measured():
-    names = [path.stem for path in (ROOT / 'configs').glob('*.yaml')]
+    names = [*shipped.paths()]
     assert {config.load(name).model_spec.name for name in names} <= set(jit.ON_CPU)

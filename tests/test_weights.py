@@ -161,10 +161,10 @@ def paper(**functions):
 def test_a_module_says_what_starts_as_which_other_net(tmp_path):
     theirs, calls = saved(tmp_path, classifier=net(5, 'classifier', 4)), []
 
-    def start_from(nets, weights):
+    def warm_start(nets, weights):
         calls.append((sorted(nets), sorted(weights)))
         nets['localiser'].get_layer('out').bias.assign(weights['classifier']['out/bias'])
-    module = paper(warm_start_names={'localiser': 'classifier'}, warm_start=start_from)
+    module = paper(warm_start_names={'localiser': 'classifier'}, warm_start=warm_start)
     nets = {'localiser': net()}
     assert checkpoints.start(nets, [theirs], (), module, None) == []
     assert calls == [(['localiser'], ['classifier'])]

@@ -106,7 +106,7 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
     """Records to batches, some passes over them; a pass begins with nothing decoded ahead."""
-    strategy.one_by_one()  # as in training
+    strategy.serialise_cpu_ops()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
     trained_on = input_pipeline.dataset(split, batches, decode, 0, PASSES * steps)

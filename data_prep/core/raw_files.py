@@ -14,7 +14,7 @@ from data_prep.core import records, splits
 from data_prep.core.files import sha256, walk_folder
 
 LIST = 'raw_files.jsonl.gz'
-_AT_ONCE = 500  # files an element
+_FILES_PER_ELEMENT = 500  # files an element
 
 
 def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
@@ -67,8 +67,8 @@ def _names(element: tuple[int, str]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """(number, path) -> ((number, part), names of the files there)."""
     number, path = element
     names = list(walk_folder(path)) if tf.io.gfile.isdir(path) else [path]
-    for part in range(0, len(names), _AT_ONCE):
-        yield (number, part), splits.pack(names[part:part + _AT_ONCE])
+    for part in range(0, len(names), _FILES_PER_ELEMENT):
+        yield (number, part), splits.pack(names[part:part + _FILES_PER_ELEMENT])
 
 
 def _hashed(element: tuple[tuple[int, int], bytes], folder: str) -> tuple[tuple[int, int], bytes]:

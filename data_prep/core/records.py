@@ -34,7 +34,7 @@ _HEADER = struct.Struct('<QI')
 _FOOTER = struct.Struct('<I')
 _OPEN = 64  # shards: a mapping keeps its file open, and a process may have 1,024
 _AROUND = _HEADER.size + _FOOTER.size  # bytes a record takes in a shard besides its own
-_AT_ONCE = 1 << 18  # bytes that are written, and hashed, in one call
+_BYTES_PER_WRITE = 1 << 18  # bytes that are written, and hashed, in one call
 
 
 def masked_crc(data: bytes) -> int:
@@ -100,7 +100,7 @@ class ShardWriter:
         self._pending += [header, _FOOTER.pack(masked_crc(header)), record, _FOOTER.pack(crc)]
         self._rows.append((self._offset, len(record), crc, *[lengths[name] for name in self.lengths]))
         self._offset += _AROUND + len(record)
-        if self._offset - self._written > _AT_ONCE:
+        if self._offset - self._written > _BYTES_PER_WRITE:
             self._flush()
 
     def _flush(self) -> None:

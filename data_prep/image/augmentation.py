@@ -53,18 +53,18 @@ class View:
 
     Args:
       pixels: of the training set.
-      crop, square, flip, colour, mean, deviation: see `data_prep.imagenet.Input`.
+      crop, square, flip, colour, mean, standardise: see `data_prep.imagenet.Input`.
       scales: the least S and the largest.
     """
 
     def __init__(self, pixels: Pixels, crop: int, scales: tuple[int, int], square: bool, flip: bool, colour: float,
-                 mean: Literal['pixel', 'rgb', 'none'], deviation: bool = False):
+                 mean: Literal['pixel', 'rgb', 'none'], standardise: bool = False):
         self.crop, self.scales, self.square, self.flip, self.mean = crop, scales, square, flip, mean
         self._colours = (colour * principal_colours(pixels.covariance)).astype(np.float32) if colour else None
         # With a pixel of border, any place in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
         self._mean_rgb = pixels.mean_rgb.astype(np.float32)
-        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if deviation else None
+        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if standardise else None
 
     @property
     def scale(self) -> int:

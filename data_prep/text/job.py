@@ -256,7 +256,7 @@ class _WriteShard(beam.DoFn):
                      for block in sorted(blocks, key=lambda block: block.first))
             with _without_collecting():
                 # SentencePiece does not hold the interpreter: a block is encoded while the one before is written.
-                for rows, ids in threads.in_order(encode, filter(None, found), threads=1, at_once=2):
+                for rows, ids in threads.in_order(encode, filter(None, found), threads=1, max_waiting=2):
                     self._write(split, rows, ids, writer, counts)
             entry = writer.close()
         except BaseException:

@@ -5,9 +5,9 @@ from typing import Literal
 from tensorflow import keras
 
 
-def fixed(deviation: float) -> keras.initializers.Initializer:
-    """N(0, deviation^2) whatever the layer's size (Krizhevsky et al. 2012, section 5)."""
-    return keras.initializers.RandomNormal(0.0, deviation)
+def fixed(stddev: float) -> keras.initializers.Initializer:
+    """N(0, stddev^2) whatever the layer's size (Krizhevsky et al. 2012, section 5)."""
+    return keras.initializers.RandomNormal(0.0, stddev)
 
 
 def glorot() -> keras.initializers.Initializer:

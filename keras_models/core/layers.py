@@ -47,7 +47,7 @@ def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
             for net, model in nets.items()}
 
 
-def numbers(net) -> int:
+def count_params(net) -> int:
     """How many there are in the variables of a net, learned or not."""
     return sum(variable.shape.num_elements() for variable in net.variables)
 

@@ -31,14 +31,14 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 @dataclasses.dataclass
 class Descent:
     """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
-    divided by `factor` on a plateau, at most `drops` times. A plateau is `patience` validations without `watch`
+    divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations without `monitor`
     falling by `min_delta`; the papers judged it by eye, so these three are ours."""
     learning_rate: float = 0.01  # at the beginning
     momentum: float = 0.9  # of gradient descent
-    decay: float = 5e-4  # weight decay
+    weight_decay: float = 5e-4  # decay of weights, within the velocity
     factor: float = 10.0
-    drops: int = 3
-    watch: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
+    max_drops: int = 3
+    monitor: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
     patience: int = 5
     min_delta: float = 1e-3
 
@@ -46,8 +46,8 @@ class Descent:
 def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
     """The optimizer those keys describe. `spared`: layers whose weights do not decay either."""
     c = config
-    return Momentum(Plateau(c.learning_rate, c.watch, c.factor, c.drops, c.patience, c.min_delta), c.momentum, c.decay,
-                    UNDECAYED + tuple(spared))
+    plateau = Plateau(c.learning_rate, c.monitor, c.factor, c.max_drops, c.patience, c.min_delta)
+    return Momentum(plateau, c.momentum, c.weight_decay, UNDECAYED + tuple(spared))
 
 
 class Plateau(keras.optimizers.schedules.LearningRateSchedule):
@@ -58,15 +58,15 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
         since then, how often it has `dropped`), for a checkpoint to hold.
 
     Args:
-      watch: the name of a validation result that is better when lower.
+      monitor: the name of a validation result that is better when lower.
       patience: drop after so many validations in a row with no value below the best one less `min_delta`.
-      drops: how often at most.
+      max_drops: how often at most.
     """
 
-    def __init__(self, rate: float, watch: str, factor: float = 10.0, drops: int = 3, patience: int = 1,
+    def __init__(self, rate: float, monitor: str, factor: float = 10.0, max_drops: int = 3, patience: int = 1,
                  min_delta: float = 0.0):
-        self.rate, self.watch, self.factor = rate, watch, factor
-        self.drops, self.patience, self.min_delta = drops, patience, min_delta
+        self.rate, self.monitor, self.factor = rate, monitor, factor
+        self.max_drops, self.patience, self.min_delta = max_drops, patience, min_delta
         self.state = tf.Module(name='plateau')
         self.state.rate = tf.Variable(rate, trainable=False, dtype=tf.float32)
         self.state.best = tf.Variable(float('inf'), trainable=False, dtype=tf.float64)
@@ -83,21 +83,21 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
         Raises:
           ModelError: the watched one is not among them.
         """
-        if self.watch not in results:
-            raise ModelError(f'model.watch is {self.watch!r}, and a validation gives {", ".join(sorted(results))}')
-        state, value = self.state, results[self.watch]
+        if self.monitor not in results:
+            raise ModelError(f'model.monitor is {self.monitor!r}, and a validation gives {", ".join(sorted(results))}')
+        state, value = self.state, results[self.monitor]
         if value < state.best.numpy() - self.min_delta:
             state.best.assign(value)
             state.waited.assign(0)
             return
         state.waited.assign_add(1)
-        if state.waited.numpy() >= self.patience and state.dropped.numpy() < self.drops:
+        if state.waited.numpy() >= self.patience and state.dropped.numpy() < self.max_drops:
             state.dropped.assign_add(1)
             state.waited.assign(0)
             state.rate.assign(self.rate / self.factor ** int(state.dropped.numpy()))
 
     def get_config(self):
-        return {'rate': self.rate, 'watch': self.watch, 'factor': self.factor, 'drops': self.drops,
+        return {'rate': self.rate, 'monitor': self.monitor, 'factor': self.factor, 'max_drops': self.max_drops,
                 'patience': self.patience, 'min_delta': self.min_delta}
 
 

@@ -21,8 +21,8 @@ PROTOCOLS = {
 SIZES = np.linspace(0.05, 1, 20)  # of constant boxes
 
 
-class Judge:
-    """Compares boxes. See `keras_models.viton.judge.Judge` for what a judge is.
+class Scorer:
+    """Compares boxes. See `keras_models.viton.judge.Scorer` for what a judge is.
 
     Args:
       networks: none is asked.

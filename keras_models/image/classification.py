@@ -14,7 +14,7 @@ from keras_models.core import optimizers as rules
 from keras_models.core.layers import seed_input
 
 TOP = 5  # ILSVRC's second measure
-UNIT = 'images'
+THROUGHPUT_UNIT = 'images'
 METRICS = (f'top{TOP}_error', 'top1_error')
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_models import ModelError, reason
 
 COSTS = tuple(10.0 ** i for i in range(-2, 3))  # C, of which the validation pictures choose; the paper names none
-AT_ONCE = 64  # pictures held in memory
+IMAGES_PER_BATCH = 64  # pictures held in memory
 
 
 def describe(models: Sequence[Any], pictures: Iterable[bytes], scales: Sequence[int],
@@ -39,7 +39,7 @@ def describe(models: Sequence[Any], pictures: Iterable[bytes], scales: Sequence[
         be decoded.
     """
     source, found = iter(pictures), []
-    while batch := list(itertools.islice(source, AT_ONCE)):
+    while batch := list(itertools.islice(source, IMAGES_PER_BATCH)):
         found.append(joined([combined([features(model, batch, scale) for scale in scales], stack) for model in models]))
     return np.concatenate(found) if found else np.zeros([0, 0], np.float32)
 
@@ -53,8 +53,9 @@ def features(model, pictures: Sequence[bytes], scale: int) -> np.ndarray:
     if not hasattr(model, 'features'):
         raise ModelError('a model gives no features; export a classifier of pictures with `python -m pipelines.export`')
     try:
-        return np.concatenate([model.features(tf.constant(pictures[start:start + AT_ONCE]), tf.constant(scale)).numpy()
-                               for start in range(0, len(pictures), AT_ONCE)])
+        batches = [tf.constant(pictures[start:start + IMAGES_PER_BATCH])
+                   for start in range(0, len(pictures), IMAGES_PER_BATCH)]
+        return np.concatenate([model.features(batch, tf.constant(scale)).numpy() for batch in batches])
     except tf.errors.InvalidArgumentError as error:
         raise ModelError(f'features at {scale} pixels: {reason(error)}') from error
 

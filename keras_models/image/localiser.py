@@ -12,7 +12,7 @@ from keras_models.image.serving import predict  # noqa: F401 (of a serving modul
 from keras_models.localisation import STRIDE, Config, of_classes
 from keras_models.vgg import convolutions, dense, score_map
 
-MODELS = ('classifier', 'fuse')  # keys of `inference` that name exported models
+EXPORTED_MODELS = ('classifier', 'fuse')  # keys of `inference` that name exported models
 
 
 @dataclasses.dataclass
@@ -33,7 +33,7 @@ class Inference:
         if self.top < TOP:
             raise ValueError(f'top must be {TOP} or more, as localisation_error needs; it is {self.top}')
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         found = [f'dense at shorter side {", ".join(map(str, self.scales))}' if self.scales else 'dense',
                  f'classes by {self.classifier}', f'boxes merged up to {self.merge:g}']
         return [*found, f'united with {", ".join(self.fuse)}'] if self.fuse else found

@@ -12,7 +12,7 @@ from keras_models.core.layers import by_name
 from keras_models.image import classification, views
 from keras_models.image.classification import TOP
 
-MODELS = ('fuse',)  # keys of `inference` that name exported models
+EXPORTED_MODELS = ('fuse',)  # keys of `inference` that name exported models
 
 
 @dataclasses.dataclass
@@ -41,7 +41,7 @@ class Inference:
         if any(scale < 1 for scale in self.scales):
             raise ValueError(f'scales are sides of pictures, in pixels; they are {self.scales}')
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         found = [' and '.join(view.replace('_', '-') for view in self.views)]
         if self.scales:
             found.append(f'shorter side {", ".join(map(str, self.scales))}')

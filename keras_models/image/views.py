@@ -16,7 +16,7 @@ PLACES: dict[str, list[tuple[int, int]]] = {
 }
 # A batch through the net holds no more pixels than this: 64 of the papers' crops, of which VGG's D takes 35 MB each. So
 # a request is taken in parts: 64 pictures of 150 crops at once would take it 330 GB.
-PIXELS_AT_ONCE = 64 * 224 * 224
+PIXELS_PER_BATCH = 64 * 224 * 224
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def cropped(net: Net, image: tf.Tensor, picture: Callable, view: str, flips: boo
       [n, classes].
     """
     k = len(PLACES[view]) * (2 if flips and view != 'single' else 1)
-    together = max(1, PIXELS_AT_ONCE // (k * net.crop ** 2))
+    together = max(1, PIXELS_PER_BATCH // (k * net.crop ** 2))
     several = tf.TensorSpec([k, net.crop, net.crop, 3])
 
     def part(start):

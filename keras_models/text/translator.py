@@ -16,7 +16,7 @@ from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
 # Batches that `predict` decodes at once on a CPU, each by its part of the cores. A step of a small model is hundreds of
 # operations too short to be divided: 1,000 captions (d_model 128) took two cores 12.3 s one batch after another, 9.8 s
 # two at once with both cores for each, and 7.5 s with one core for each.
-AT_ONCE = min(4, os.cpu_count() or 1)
+MAX_CONCURRENT_BATCHES = min(4, os.cpu_count() or 1)
 
 
 @dataclasses.dataclass
@@ -28,7 +28,7 @@ class Inference:
     extra_length: int = 50
     max_input_length: int = 256
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [f'beam {self.beam_size}', f'length penalty alpha {self.alpha:g}',
                 f'at most {self.extra_length} tokens longer than the input']
 
@@ -219,12 +219,12 @@ def predict(model, lines: Sequence[str], batch_size: int = 128, jit: bool = Fals
     """
     if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
         model.compiled = tf.function(lambda ids: model.decode_fixed(ids), autograph=False, jit_compile=True)
-    at_once = 1 if tf.config.list_physical_devices('GPU') else AT_ONCE
+    max_concurrent_batches = 1 if tf.config.list_physical_devices('GPU') else MAX_CONCURRENT_BATCHES
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
     done: list[tuple] = []
     todo: list[tuple[int, tuple[int, ...], str]] = [
         (number, (), line) for number, line in enumerate(lines) if line.strip()]
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_concurrent_batches) as pool:
         while todo:
             todo.sort(key=lambda item: len(item[2]), reverse=True)  # in the end none waits long for another
             batches = [todo[start:start + batch_size] for start in range(0, len(todo), batch_size)]

@@ -21,7 +21,7 @@ class Inference:
     """`memories`: how many of the memories that voted an answer tells, the latest first."""
     memories: int = 8
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [f'the choice with the most votes, and {self.memories} of the memories that voted']
 
 
@@ -120,10 +120,10 @@ def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool 
     return Player(nets['machines'].alone(best), inference, jit)
 
 
-class Judge:
+class Scorer:
     """An educated machine's degree of education on papers it was not chosen by, and how it fares in play.
 
-    Attributes: as those of `viton.judge.Judge`.
+    Attributes: as those of `viton.judge.Scorer`.
 
     Args:
       networks: none, for no metric asks any.

@@ -48,7 +48,7 @@ PROTOCOLS = {
     'ssim': 'SSIM of I^ and I, I^ made with the true parse (4.3); {ssim}'}
 
 
-class Judge:
+class Scorer:
     """Scores of one model on one split, which it is shown pair by pair.
 
     Attributes:

@@ -19,7 +19,7 @@ class Inference:
     """`seed`: of the noise; the same gives the same picture."""
     seed: int = 1
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [f'noise of seed {self.seed}']
 
 
@@ -31,9 +31,10 @@ def check(config: Config, inference: Inference) -> None:
     """
     del inference
     if lost := [name for name in PARTS if name not in built(config)]:
-        raise ModelError(f'model.learn: a run that teaches {" and ".join(config.learn)} alone holds no '
+        trained = ' and '.join(config.trainable_networks)
+        raise ModelError(f'model.trainable_networks: a run that trains {trained} alone holds no '
                          f'{" and no ".join(lost)}, so it cannot be exported; `python -m pipelines.train` is all there '
-                         'is to it, and one that teaches alias starts from it by train.init_from.')
+                         'is to it, and one that trains alias starts from it by train.init_from.')
 
 
 class TryOn(tf.Module):

@@ -30,8 +30,9 @@ FRAME = {
                     'looks up, skips and records; a better message in it must not cost a training run'),
     **dict.fromkeys(('pipelines.core.cli', 'pipelines.engines.beam_flags', 'pipelines.engines.dataflow'),
                     'reads flags; which runner a job has changes no byte of a data set'),
-    **dict.fromkeys(('pipelines.core.config', 'pipelines.core.roles', 'keras_models.protocol',
-                     'data_prep.core.protocol'), 'resolves the configuration, whose values are in the fingerprint'),
+    **dict.fromkeys(('pipelines.core.config', 'pipelines.core.renamed', 'pipelines.core.roles',
+                     'pipelines.core.shipped', 'keras_models.protocol', 'data_prep.core.protocol'),
+                    'resolves the configuration, whose values are in the fingerprint'),
     'pipelines.core.compatibility': 'refuses data, and changes nothing of what is made of them',
     **dict.fromkeys(('pipelines.core.progress', 'pipelines.core.explain'), 'prints'),
     'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
@@ -40,6 +41,7 @@ FRAME = {
                     'draws what was found; the gate does not look at it')}
 # Files that are copied into outputs as they are, so that their comments and layout count.
 _COPIED = 'pipelines.serving.kit'
+_NO_CODE = ast.dump(ast.Module([], []))
 _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelRun', 'Model', 'ModelEvaluation',
           'ModelBlessing', 'InfraBlessing', 'PushedModel', 'Report')
 _ARTIFACT_PROPERTIES = {'digest': mlmd.STRING, 'key': mlmd.STRING}
@@ -169,7 +171,8 @@ def _is_module(name: str) -> bool:
 
 
 def closure(modules: Iterable[str]) -> dict[str, str]:
-    """These modules and every module of the project they import, also inside functions, less `FRAME`.
+    """These modules and every module of the project they import, also inside functions, less `FRAME` and packages
+    that hold a docstring alone.
 
     Returns:
       Module -> what of its source counts.
@@ -181,7 +184,7 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
         if module not in seen and module not in FRAME:
             seen[module], imported = _imports(module)
             todo.extend([*imported, *_packages(module)])
-    return seen
+    return {module: text for module, text in seen.items() if text != _NO_CODE}
 
 
 def source_hash(modules: Iterable[str]) -> str:

@@ -8,9 +8,9 @@ its annotation. A file with `extends: NAME` holds only what differs from that on
 """
 import dataclasses
 import difflib
-import importlib.resources
 import os
 import re
+import sys
 import types
 import typing
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from official.modeling import hyperparams
 from data_prep import UserError
 from data_prep.core.protocol import DataSpec
 from keras_models.protocol import ModelSpec
-from pipelines.core import roles
+from pipelines.core import renamed, roles, shipped
 
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
@@ -162,9 +162,11 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     Raises:
       UserError: no such file, not YAML, an unknown key or a value of the wrong type: named with its place.
     """
-    source, raw = _read(path or DEFAULT)
+    asked: set[str] = set()  # old names of keys
+    source, raw = _read(path or DEFAULT, asked)
     for override in overrides:
-        _apply(raw, override)
+        asked |= {override.partition('=')[0]} & {*renamed.KEYS}
+        _apply(raw, renamed.override(override))
     where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
     specs = {section: _spec(where, raw, section) for section in roles.PACKAGES}
     data, model = specs['data'], specs['model']
@@ -172,6 +174,7 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
         raise UserError(f'{where}: data.module: {data.name} prepares data for the task {data.task}, and '
                         f'{model.name} is for {" and ".join(model.tasks)}; choose another data.module or model.module.')
     owned = {'data': data.config, 'input': data.input, 'model': model.config, 'inference': model.inference}
+    renamed.settle(raw, asked, owned, source)
     template = _template(specs, owned, {section: raw.get(section) or {} for section in specs})
     _check(where, raw, template, '')
     _empty_lists(template, raw)
@@ -220,20 +223,24 @@ def with_data_set(config: Config, manifest: dict) -> Config:
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
 
 
-def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
-    """The file a name stands for, and its values over those of the one it extends."""
-    shipped = importlib.resources.files('configs')
+def _read(path: str, asked: set[str], children: tuple[str, ...] = ()) -> tuple[str, dict]:
+    """The file a name stands for, and its values over those of the one it extends; `asked` gets old names of keys."""
     source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
-    own = os.path.join(str(shipped), os.path.basename(source))
-    if not os.path.exists(source) and os.path.isfile(own) and os.path.dirname(source) in ('', 'configs'):
-        source = own
     if not os.path.exists(source):
-        names = sorted(file.name.removesuffix('.yaml') for file in shipped.iterdir() if file.name.endswith('.yaml'))
+        own, note = shipped.find(path)
+        source = own or source
+        if note:
+            print(f'note: {note}', file=sys.stderr)
+    if not os.path.exists(source):
         where = f'{children[-1]}: extends: ' if children else ''
-        raise UserError(f'{where}There is no configuration {path!r}; give a YAML file or one of: {", ".join(names)}.')
+        near = difflib.get_close_matches(os.path.basename(path), shipped.paths(), n=1)
+        hint = f'did you mean {near[0]}? ' if near else ''
+        raise UserError(f'{where}There is no configuration {path!r}; {hint}Give a YAML file or a name that '
+                        '`python -m pipelines.run --list` shows.')
     raw = _yaml(_text(source), f'{source} is not YAML')
     if not isinstance(raw, dict):
         raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
+    asked |= renamed.rename(raw, source)
     raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
     raw.setdefault('is_demo', False)
     parent = raw.pop('extends', None)
@@ -242,7 +249,7 @@ def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
     if not isinstance(parent, str) or len(children) > 9:
         raise UserError(f'{source}: extends must name another configuration, and not itself; it is {parent!r}.')
     beside = os.path.join(os.path.dirname(source), parent)
-    return source, _merge(_read(beside if os.path.exists(beside) else parent, (*children, source))[1], raw)
+    return source, _merge(_read(beside if os.path.exists(beside) else parent, asked, (*children, source))[1], raw)
 
 
 def _merge(parent: dict, child: dict) -> dict:

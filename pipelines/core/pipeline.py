@@ -115,7 +115,7 @@ class Pipeline:
         return artifacts.sha256({
             'stage': stage.name, 'seed': values['seed'] if stage.seeded else None,
             'sections': {name: values[name] for name in stage.sections},
-            'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.also(self)})
+            'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.extra_inputs(self)})
 
     def _source(self, stage: Stage) -> str:
         return artifacts.source_hash([stage.module, *roles.sources(self.config, stage.roles)])
@@ -124,16 +124,16 @@ class Pipeline:
         source = self._source(stage)
         for _, made_by, outputs in self.metadata.completed(stage.name, fingerprint):
             whole = all(tf.io.gfile.exists(artifact.uri) for artifact in outputs.values())
-            if made_by == source and whole and stage.current(outputs):
+            if made_by == source and whole and stage.is_up_to_date(outputs):
                 return outputs
         return None
 
     def _make(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
         partial = os.path.join(self.root, stage.name, f'.partial-{fingerprint[:16]}')
-        if stage.follows(self.config):
+        if stage.is_worker(self.config):
             stage.execute(self._context(stage, inputs, partial))
             return {}
-        if any(get(name, self.config).follows(self.config) for name in STAGES):
+        if any(get(name, self.config).is_worker(self.config) for name in STAGES):
             raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
                             f'make; run `{self.command(stage.name)}` on one machine first.')
         with _locked(partial, stage.name):

@@ -50,7 +50,7 @@ def job(spec: DataSpec) -> types.ModuleType:
 
 def scorer(spec: ModelSpec) -> Any:
     """Returns the class that scores a model's answers, or None where metrics compare them."""
-    return _with(spec.scorer_module, 'model', 'Judge').Judge if spec.scorer_module else None
+    return _with(spec.scorer_module, 'model', 'Scorer').Scorer if spec.scorer_module else None
 
 
 def sources(config, names: tuple[str, ...]) -> list[str]:
@@ -96,6 +96,10 @@ def _offered(spec: Any, part: str, module: types.ModuleType, section: str, roles
       more: further names it may have.
     """
     fields = [field for field in dataclasses.fields(spec) if field.metadata.get('part') == part]
+    for field in fields:
+        if (old := field.metadata.get('formerly')) and old in vars(module):
+            raise UserError(f'{section}.module: {module.__name__} has {old}, which is now called '
+                            f'{field.metadata["attribute"]}. Rename it.')
     _demand(module, [*(field.metadata['attribute'] for field in fields
                        if field.default is field.default_factory is dataclasses.MISSING), *roles], section)
     _refuse_alike(module, {field.metadata['attribute'] for field in fields} | {*roles, *more})

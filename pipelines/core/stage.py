@@ -18,10 +18,10 @@ class Stage:
       outputs: output key -> artifact type, by TFX's names.
       sections: the configuration sections its result depends on.
       roles: the parts of data and model whose sources it depends on, see `roles.sources`.
-      also: further values its result depends on, such as its raw files' sizes and times.
+      extra_inputs: further values its result depends on, such as its raw files' sizes and times.
       check: refuses at once, before any work, what cannot succeed.
-      current: whether the world outside still holds what these outputs, by key, say was done.
-      follows: whether this process only takes part in an execution that another one leads and records.
+      is_up_to_date: whether the world outside still holds what these outputs, by key, say was done.
+      is_worker: whether this process only takes part in an execution that another one leads and records.
       seeded: whether it draws anything; what does not is the same for every seed.
     """
     name: str
@@ -30,10 +30,10 @@ class Stage:
     outputs: dict[str, str]
     sections: tuple[str, ...]
     roles: tuple[str, ...] = ()
-    also: Callable[..., dict] = lambda pipeline: {}
+    extra_inputs: Callable[..., dict] = lambda pipeline: {}
     check: Callable[[Any], None] = lambda config: None
-    current: Callable[[dict], bool] = lambda outputs: True
-    follows: Callable[[Any], bool] = lambda config: False
+    is_up_to_date: Callable[[dict], bool] = lambda outputs: True
+    is_worker: Callable[[Any], bool] = lambda config: False
     seeded: bool = True
 
     @property

@@ -66,7 +66,7 @@ class TopKError(tfma.metrics.Metric):
 
 
 class MeanScore(tfma.metrics.Metric):
-    """The mean of a number that a model module's `Judge` gave every example; examples without one are left out.
+    """The mean of a number that a model module's `Scorer` gave every example; examples without one are left out.
 
     A prediction is a row of such numbers, of which this is at `index`.
     """

@@ -80,7 +80,7 @@ def gather(context: Context) -> dict[str, Any]:
         'training': _training(config, run.properties),
         'strips': strips.strips(tensorboard),
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
-        'asked': config.inference.words(), 'worst': scorers.names(config)[-1],
+        'asked': config.inference.describe(), 'worst': scorers.names(config)[-1],
         **data_section.gather(context, manifest),
         'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),

@@ -13,7 +13,7 @@ from pipelines.reporting import contact_sheet
 from pipelines.serving import saved_model
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
-_AT_ONCE = 64  # files held in memory
+_FILES_PER_BATCH = 64  # files held in memory
 
 
 def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit: bool) -> None:
@@ -66,9 +66,9 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit:
 def _answered(model, files: list[str], max_pixels: int, batch_size: int | None,
               jit: bool) -> Iterator[tuple[str, bytes, dict]]:
     """(path, content, result) of every file; of what is no picture, or too large, the result says so."""
-    for start in range(0, len(files), _AT_ONCE):
+    for start in range(0, len(files), _FILES_PER_BATCH):
         contents, refused = [], {}
-        for path in files[start:start + _AT_ONCE]:
+        for path in files[start:start + _FILES_PER_BATCH]:
             with tf.io.gfile.GFile(path, 'rb') as file:
                 contents.append(file.read())
             try:

@@ -35,7 +35,7 @@ def load(path: str):
     try:
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
             description = json.loads(file.read())
-        strategy.share_cores(_spec(description).at_once)
+        strategy.share_cores(_spec(description).max_concurrent_batches)
         model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
         model.description = description
     except (OSError, ValueError, tf.errors.OpError) as error:

@@ -57,7 +57,7 @@ def step_of(path: str) -> int:
     return int(path.rsplit('-', 1)[1])
 
 
-def sound(folders: Sequence[str], count: int) -> list[str]:
+def newest_intact(folders: Sequence[str], count: int) -> list[str]:
     """The newest `count` checkpoints whose files are those that were written, oldest first.
 
     Each that is met on the way and is not is named in a printed line, with what is wrong, and set aside.

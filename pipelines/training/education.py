@@ -106,7 +106,7 @@ def educate(config: Config, examples: str, run: str) -> dict:
         loop.run(education, progress, run)
     found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
              'jit': education.machines.jit, 'replicas': 1,
-             'parameters': {name: layers.numbers(net) for name, net in education.nets.items()},
+             'parameters': {name: layers.count_params(net) for name, net in education.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()}, 'averaged': {},
              'foreign': {}, 'notes': [], 'vocabulary': None}
     loop.finish(education, run, found)

@@ -40,16 +40,16 @@ class Hybrid:
     Args:
       net: (picture, seed) -> logits.
       compiled: whether XLA compiles both halves.
-      again: whether that of the convolutions is computed twice, see `rematerialisation`.
+      recompute: whether that of the convolutions is computed twice, see `rematerialisation`.
     """
 
-    def __init__(self, net: keras.Model, compiled: bool, again: bool):
+    def __init__(self, net: keras.Model, compiled: bool, recompute: bool):
         steps = rematerialisation.graph(net)
         first = next(n for n, step in enumerate(steps) if isinstance(step.layer, keras.layers.Dense))
         [features] = steps[first].takes
         lower, upper = keras.Model(net.inputs, features), keras.Model([features, *net.inputs[1:]], net.outputs)
         self._net, self._dense = net, _called(upper, compiled)
-        self._convolutions = _called(rematerialisation.Rematerialised(lower) if again else lower, compiled)
+        self._convolutions = _called(rematerialisation.Rematerialised(lower) if recompute else lower, compiled)
         self._on_first = upper.trainable_variables
 
     def __call__(self, inputs: list, training: bool):

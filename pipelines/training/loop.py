@@ -26,7 +26,7 @@ PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's
 
 def start(learner, run: str, begin: Callable[[], None] = lambda: None) -> int:
     """Restores the newest checkpoint in `run`, or else calls `begin`. Returns the step."""
-    newest = sound(learner, run, [SCHEDULED, INTERRUPTED], 1)
+    newest = newest_intact(learner, run, [SCHEDULED, INTERRUPTED], 1)
     with learner.strategy.scope():
         if newest:
             checkpoints.resume(learner.checkpoint, learner.nets, newest[0])
@@ -39,10 +39,10 @@ def start(learner, run: str, begin: Callable[[], None] = lambda: None) -> int:
     return started
 
 
-def sound(learner, run: str, kinds: list[str], count: int) -> list[str]:
+def newest_intact(learner, run: str, kinds: list[str], count: int) -> list[str]:
     """The newest `count` checkpoints that are whole, oldest first: the chief looks, and all workers take the same."""
     folders, strategy = [os.path.join(run, kind) for kind in kinds], learner.strategy
-    found = [] if strategies.follows(learner.config.train) else checkpoints.sound(folders, count)
+    found = [] if strategies.is_worker(learner.config.train) else checkpoints.newest_intact(folders, count)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return found
     steps = [checkpoints.step_of(path) for path in found] + [-1] * (count - len(found))
@@ -59,7 +59,7 @@ def run(learner, progress: Progress, run: str) -> None:
 
     A worker that follows the chief writes nothing: weights and step are the chief's own.
     """
-    settings, step, chief = learner.config.train, learner.global_step, not strategies.follows(learner.config.train)
+    settings, step, chief = learner.config.train, learner.global_step, not strategies.is_worker(learner.config.train)
     keep = max(settings.keep_checkpoints, settings.average_checkpoints)
     checkpoint, count = learner.checkpoint, {SCHEDULED: keep, INTERRUPTED: 1}
 
@@ -94,7 +94,7 @@ def run(learner, progress: Progress, run: str) -> None:
 
 def finish(learner, run: str, found: dict) -> None:
     """Leaves the weights as they are now, and what was found out; the chief does."""
-    if not strategies.follows(learner.config.train):
+    if not strategies.is_worker(learner.config.train):
         checkpoints.save(learner.nets, os.path.join(run, 'weights'))
         records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
 

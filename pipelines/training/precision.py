@@ -12,10 +12,15 @@ from tensorflow import keras
 
 
 @contextlib.contextmanager
-def policy(precision: str, whole: bool):
-    """Layers built within compute in bfloat16, if `whole` (XLA, GPU, TPU); their variables are float32 always."""
+def policy(precision: str, use_mixed_policy: bool):
+    """Sets Keras's policy for layers built within: bfloat16 computation, float32 variables.
+
+    Args:
+      use_mixed_policy: True (XLA, GPU, TPU) sets it; False leaves bfloat16 to the graph rewriter, see `rewriting`.
+    """
     before = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy('mixed_bfloat16' if precision == 'bfloat16' and whole else 'float32')
+    mixed = precision == 'bfloat16' and use_mixed_policy
+    keras.mixed_precision.set_global_policy('mixed_bfloat16' if mixed else 'float32')
     try:
         yield
     finally:
@@ -23,11 +28,11 @@ def policy(precision: str, whole: bool):
 
 
 @contextlib.contextmanager
-def rewriting(precision: str, whole: bool):
+def rewriting(precision: str, use_mixed_policy: bool):
     """Functions first called within have their products in bfloat16, where layers are not built so."""
     key = 'auto_mixed_precision_onednn_bfloat16'
     before = tf.config.optimizer.get_experimental_options().get(key, False)
-    tf.config.optimizer.set_experimental_options({key: precision == 'bfloat16' and not whole})
+    tf.config.optimizer.set_experimental_options({key: precision == 'bfloat16' and not use_mixed_policy})
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ def make(config: TrainConfig) -> tf.distribute.Strategy:
         return _tpu(config.tpu)
     gpus = tf.config.list_physical_devices('GPU')
     if not gpus:
-        one_by_one()
+        serialise_cpu_ops()
     if config.strategy == 'mirrored':
         if not gpus:
             two_logical_cpus()
@@ -46,7 +46,7 @@ def check(config: TrainConfig) -> None:
         _probe(config.tpu)
 
 
-def follows(config: TrainConfig) -> bool:
+def is_worker(config: TrainConfig) -> bool:
     """Whether this process is a worker other than the chief: it trains with it, and leaves files and records to it.
 
     The chief is the task of type chief, or worker 0 where there is none.
@@ -58,7 +58,7 @@ def follows(config: TrainConfig) -> bool:
     return task != (('chief', 0) if 'chief' in value['cluster'] else ('worker', 0))
 
 
-def one_by_one() -> None:
+def serialise_cpu_ops() -> None:
     """Lets a CPU work at one operation at a time, with all its cores.
 
     A sum of three or more tensors (AddN) starts with the one whose memory nobody else holds just then, so beside other

@@ -42,18 +42,19 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.config, self.strategy = config, strategy
         self.model, self.data = config.model_spec, config.data_spec
         self.compiled = compiled
-        self.whole = compiled or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
+        # In place of the graph rewriter, see `precision`.
+        self.use_mixed_policy = compiled or strategies.accelerated(strategy)
         self.hybrid = config.train.dense_layers == 'one_device' and strategy.num_replicas_in_sync > 1
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
         with strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
-            with precision.policy(config.train.precision, self.whole):
+            with precision.policy(config.train.precision, self.use_mixed_policy):
                 self.nets = self.model.build(config.model) | self.model.discriminators(config.model)
                 frozen = self.model.frozen(config.model)
-            self._asked, self._taught = (self._called(self.nets | frozen, again)
-                                         for again in (False, config.train.rematerialise))
+            self._eval_nets, self._train_nets = (self._called(self.nets | frozen, recompute)
+                                         for recompute in (False, config.train.rematerialise))
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
@@ -75,11 +76,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
             use_tf_function=False, recreate_iterator_for_each_eval=True))
 
-    def _called(self, nets: dict, again: bool) -> dict:
-        """The nets as losses call them; `again`: most of the forward pass is computed a second time, not kept."""
+    def _called(self, nets: dict, recompute: bool) -> dict:
+        """The nets as losses call them; `recompute`: most of the forward pass is computed a second time, not kept."""
         if self.hybrid:
-            return {name: hybrid_parallel.Hybrid(net, self.compiled, again) for name, net in nets.items()}
-        return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if again else nets
+            return {name: hybrid_parallel.Hybrid(net, self.compiled, recompute) for name, net in nets.items()}
+        return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if recompute else nets
 
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
@@ -160,7 +161,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     @tf.function(autograph=False)
     def _evaluate(self, batch):
         def evaluate(part, *_):
-            losses, metrics = self.model.loss_fn(self._asked, part, tf.zeros([2], tf.int32), False, self.config.model)
+            seed = tf.zeros([2], tf.int32)
+            losses, metrics = self.model.loss_fn(self._eval_nets, part, seed, False, self.config.model)
             return {f'loss/{name}': value for name, value in losses.items()} | metrics
         return self._reduce(self.strategy.run(lambda batch: self._in_parts(evaluate, batch), [batch]))
 
@@ -183,13 +185,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
         parts = self.config.train.gradient_accumulation_steps
         gradients, losses, metrics = self._in_parts(
-            lambda part, i, later: self._compute(part, seed * [1, parts] + [0, i], later), batch)
+            lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating), batch)
         for name, optimizer in self.optimizers.items():
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
             normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
             scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
             if self.hybrid:
-                self._taught[name].update(optimizer, scaled)
+                self._train_nets[name].update(optimizer, scaled)
             else:
                 optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
         self.global_step.assign_add(1)
@@ -209,10 +211,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         first = compute({name: x[0] for name, x in parts.items()}, 0, False)
         return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
 
-    def _forward_backward(self, batch, seed, later: bool):
-        """The losses' sums and gradients on one replica; of a `later` part of a batch by the weights of the first."""
-        with rematerialisation.repeat(later), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
-            losses, metrics = self.model.loss_fn(self._taught, batch, seed, True, self.config.model)
+    def _forward_backward(self, batch, seed, accumulating: bool):
+        """Returns the losses' sums and gradients on one replica.
+
+        Args:
+          accumulating: whether this is a later part of a batch, computed by the weights of the first.
+        """
+        with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
+            losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.config.model)
         gradients = {}
         for name in self.optimizers:
             variables = self.nets[name].trainable_variables
@@ -260,16 +266,16 @@ def train(config: Config, examples: str, run: str) -> dict:
     if not compiled:  # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway
         tf.config.experimental.enable_op_determinism()
     trainer = Trainer(config, strategy, examples, compiled)
-    if config.train.precision == 'bfloat16' and not trainer.whole and not precision.rewritten():
+    if config.train.precision == 'bfloat16' and not trainer.use_mixed_policy and not precision.rewritten():
         print('train: this processor has no AVX-512, so that train.precision: bfloat16 changes nothing.', flush=True)
     with loop.errors_in_words(strategy):
         started = start(trainer, run)
     seconds = time.monotonic()
     with (Progress(trainer.global_step, config.train.steps, trainer.model.unit) as progress,
           loop.errors_in_words(strategy),
-          precision.rewriting(config.train.precision, trainer.whole)):
+          precision.rewriting(config.train.precision, trainer.use_mixed_policy)):
         loop.run(trainer, progress, run)
-        last = loop.sound(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
+        last = loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
         checkpoints.assign_mean(trainer.nets, last)
         # Weights that stay as they were given are judged by `evaluate` alone.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
@@ -277,7 +283,7 @@ def train(config: Config, examples: str, run: str) -> dict:
              'jit': compiled, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
              'vocabulary': trainer.vocabulary, 'agnostic': trainer.agnostic,
              'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
-             'parameters': {name: layers.numbers(net) for name, net in trainer.nets.items()},
+             'parameters': {name: layers.count_params(net) for name, net in trainer.nets.items()},
              'last': {name: float(value) for name, value in progress.validation.items()},
              'averaged': {name: float(value) for name, value in averaged.items()},
              'notes': trainer.model.notes(config.model),

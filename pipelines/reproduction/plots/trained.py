@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from data_prep import UserError
 
-AT_ONCE = 256  # pictures through a net together
+IMAGES_PER_BATCH = 256  # pictures through a net together
 
 
 def run(study, setting: str):
@@ -50,8 +50,8 @@ def pictures(pipeline, name: str, numbers) -> Iterator:
     settings, of = pipeline.config, split(pipeline, name)
     decode = tf.function(settings.data_spec.decoder(_examples(pipeline), settings.input, training=False),
                          autograph=False)
-    for start in range(0, len(numbers), AT_ONCE):
-        serialized = tf.constant(of.read(numbers[start:start + AT_ONCE]))
+    for start in range(0, len(numbers), IMAGES_PER_BATCH):
+        serialized = tf.constant(of.read(numbers[start:start + IMAGES_PER_BATCH]))
         yield decode(serialized, tf.constant(0), tf.zeros([len(serialized), 2], tf.int32))['image']
 
 
