@@ -60,6 +60,7 @@ setuptools.setup(
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
     package_data={'configs': ['*/*.yaml', 'schema.json', 'reproduce/*/*.yaml'],
                   'pipelines': ['fetching/*.yaml', 'reporting/templates/*', 'serving/kit/*']},
+    entry_points={'console_scripts': ['landmark = pipelines.__main__:main']},
     install_requires=CORE,
     extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
 )

@@ -37,7 +37,8 @@ def look(pipeline, sentence: str, target: str = '') -> tuple[dict, list[str], li
     if pipeline.config.model_spec.name != transformer.__name__:
         raise UserError(f'{pipeline.config.model_spec.name} has no attention; give a configuration whose model '
                         'is keras_models.transformer.')
-    run, examples = pipeline.outputs('train')['model_run'], pipeline.outputs('prepare')['examples'].uri
+    run = pipeline.outputs('train', make=False)['model_run']
+    examples = pipeline.outputs('prepare', make=False)['examples'].uri
     config = configs.with_data_set(pipeline.config, records.read_manifest(examples))
     nets = transformer.build(config.model)
     checkpoints.restore(nets, os.path.join(run.uri, 'weights'))
@@ -148,14 +149,16 @@ svg { max-width: 46rem; flex: 1 1 24rem; }'''
 def main(argv=None) -> None:
     flags = cli.parser('attention', __doc__ or '')
     flags.add_argument('sentence', help='what the model reads')
-    flags.add_argument('--target', default='', help='what it is to have said (default: what it says)')
-    flags.add_argument('--out', metavar='DIR', default='attention', help='where to (default: attention)')
-    args = flags.parse_args(argv)
+    flags.add_argument('--target', default='',
+                       help='the translation to look at (default: the model\'s own)')
+    flags.add_argument('--out', metavar='DIR', default='attention',
+                       help='where the page and images go (default: attention)')
+    args = cli.parse(flags, argv)
+    if not args:
+        return
 
     def work():
-        pipeline = cli.open_pipeline(args)
-        if not args.explain:
-            print(write(*look(pipeline, args.sentence, args.target), args.out))
+        print(write(*look(cli.open_pipeline(args), args.sentence, args.target), args.out))
     cli.run_command(work)
 
 

@@ -3,7 +3,7 @@
     python -m pipelines.export
     python -m pipelines.export --to ctranslate2
 
-With `--to ctranslate2` the same weights in the format of that engine, for CPUs: see `export_ctranslate2.py`.
+With `--to ctranslate2` the same weights in the format of that engine, for CPUs: see `pipelines/serving/export_ctranslate2.py`.
 """
 import dataclasses
 import json
@@ -21,6 +21,7 @@ def execute(context: stage.Context) -> None:
     from data_prep.core import records
     from keras_models.core import layers
     from pipelines.core.pipeline import fresh
+    from pipelines.serving import familiarity
     from pipelines.serving.hashes import check_hashes
     from pipelines.training import checkpoints
     config, examples = context.config, context.inputs['examples'].uri
@@ -45,6 +46,7 @@ def execute(context: stage.Context) -> None:
                    'agnostic': manifest.get('agnostic'), 'config': config.values,
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
+    familiarity.write(config, examples, folder)
     split = records.open_split(examples, 'validation')
     inputs, _ = config.data_spec.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
     asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
@@ -116,7 +118,7 @@ def main(argv=None) -> None:
                        help='what to write (default: saved_model)')
     args, _ = flags.parse_known_args(argv)
     # By its name: an import here would make this stage's source that one's too.
-    outputs = cli.main(STAGE if args.to == 'saved_model' else stage.get('export_ctranslate2'), flags, argv)
+    outputs = cli.main(STAGE if args.to == 'saved_model' else stage.get('serving.export_ctranslate2'), flags, argv)
     if 'ctranslate2' in outputs:
         client = os.path.join(outputs['ctranslate2'].uri, 'translate.py')
         print(f'export: translate with `python {client} < lines.txt`.', flush=True)

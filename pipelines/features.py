@@ -69,7 +69,9 @@ def main(argv=None) -> None:
     flags.add_argument('--model', action='append', metavar='DIR',
                        help='a pushed or exported model (default: the one last pushed); those of several are stacked')
     flags.add_argument('--out', metavar='FILE', default='features.npz', help='where to (default: features.npz)')
-    args = flags.parse_args(argv)
+    args = cli.parse(flags, argv)
+    if not args:
+        return
 
     def work():
         from pipelines.serving import saved_model
@@ -78,9 +80,10 @@ def main(argv=None) -> None:
             cli.quiet_libraries()
         else:
             pipeline = cli.open_pipeline(args)
-            if args.explain:
-                return
-            folders = [pipeline.outputs('push')['pushed_model'].properties['path']]
+            if pipeline.config.data_spec.task != 'image':
+                raise UserError(f'{pipeline.config.name} has no model of images; name a configuration that has, with '
+                                '--config, or an exported model, with --model.')
+            folders = [pipeline.outputs('push', make=False)['pushed_model'].properties['path']]
         write([saved_model.load(folder) for folder in folders], args.files, args.scales, args.stack, args.out)
     cli.run_command(work)
 

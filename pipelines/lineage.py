@@ -261,7 +261,9 @@ def main(argv=None) -> None:
     flags.add_argument('version', nargs='?', metavar='VERSION',
                        help='a pushed version, its number or its folder (default: the one being served)')
     flags.add_argument('--raw', metavar='FILE', help='go forward from this raw file instead')
-    args = flags.parse_args(argv)
+    args = cli.parse(flags, argv)
+    if not args:
+        return
 
     def work():
         cli.quiet_libraries()

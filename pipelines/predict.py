@@ -24,7 +24,9 @@ def main(argv=None) -> None:
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
     flags.add_argument('--batch_size', type=_positive, help='at once (default: 128 lines or 64 pictures)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
-    args = flags.parse_args(argv)
+    args = cli.parse(flags, argv)
+    if not args:
+        return
 
     def work():
         from pipelines.serving import saved_model
@@ -34,7 +36,7 @@ def main(argv=None) -> None:
             _check_data(args, model)
         else:
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
-                pushed = cli.open_pipeline(args).outputs('push')['pushed_model']
+                pushed = cli.open_pipeline(args).outputs('push', make=False)['pushed_model']
             model = saved_model.load(pushed.properties['path'])
         asked = {*model.signatures['serving_default'].structured_input_signature[1]}
         if ('image' in asked) != bool(args.files):
@@ -49,13 +51,42 @@ def main(argv=None) -> None:
             from pipelines.serving import predict_images
             predict_images.write(model, args.files, args.out, args.batch_size, args.jit)
             return
+        from pipelines.serving import familiarity
+        doubts = Doubts(familiarity.read(model.path))
         for first, block in _blocks(sys.stdin.buffer):
+            doubts.look(first, block)
             for number, result in enumerate(saved_model.run(model, block, args.batch_size, args.jit), first):
                 if result.get('error'):
                     raise UserError(f'standard input, line {number:,}: {result["error"]}.')
                 print(' '.join(result['answers'][0].splitlines()))
             sys.stdout.flush()
+        doubts.close()
     cli.run_command(work)
+
+
+class Doubts:
+    """Says on standard error which lines are unlike the training text, so that answers to them may be nonsense.
+
+    Args:
+      profile: `familiarity.Profile` of the model; None says nothing.
+    """
+    MOST = 3  # lines named one by one
+
+    def __init__(self, profile):
+        self._profile, self._count = profile, 0
+
+    def look(self, first: int, lines: list[str]) -> None:
+        """Looks at lines, of which the first has this number."""
+        for number, line in enumerate(lines if self._profile else [], first):
+            if self._profile.is_unlike(line):
+                self._count += 1
+                if self._count <= self.MOST:
+                    print(f'note: line {number:,} is unlike the training text: {self._profile.share(line):.0%} of its '
+                          'character sequences occur there. The answer may be nonsense.', file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._count > self.MOST:
+            print(f'note: so are {self._count - self.MOST:,} more lines.', file=sys.stderr, flush=True)
 
 
 def _check_data(args: argparse.Namespace, model) -> None:

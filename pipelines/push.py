@@ -146,7 +146,7 @@ def main(argv=None) -> None:
     instead.add_argument('--list', action='store_true', help='show what was pushed, and check its files')
     instead.add_argument('--rollback', action='store_true', help='serve the model that was served before this one')
     args, rest = flags.parse_known_args(argv)
-    if not (args.list or args.rollback):
+    if not (args.list or args.rollback) or args.explain:
         cli.main(STAGE, flags, argv)
         return
     if rest:

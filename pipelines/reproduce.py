@@ -147,7 +147,8 @@ def write(experiment, scale: str, found: list, data: str, out: str, overrides: l
 
 
 def listing(name: str = '') -> None:
-    """Prints every item whose name begins so: what it is, its data, the paper's numbers, and how long it takes."""
+    """Prints a line for each item: its name, its title and how long it takes; of items whose name begins with `name`
+    also what they need, and the paper's numbers."""
     from rich.console import Console
     from rich.padding import Padding
 
@@ -157,6 +158,10 @@ def listing(name: str = '') -> None:
         if not each.startswith(name):
             continue
         item = experiments.load(each)
+        time = 'not run' if item.instead else item.time('small').partition(';')[0]
+        if not name:
+            console.print(f'{each:32} {item.title}  ({time})', soft_wrap=True)
+            continue
         lines = [item.source]
         if item.instead:
             lines.append(item.instead)

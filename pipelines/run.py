@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 
-from pipelines.core import cli, shipped, stage
+from pipelines.core import cli, commands, shipped, stage
 
 
 def main(argv=None) -> None:
@@ -63,11 +63,11 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     console.print(artifacts)
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')
-    ask = pipeline.command('predict')
+    ask, python = pipeline.command('predict'), commands.python()
     for line in (f'{ask} PAIRS_FILE' if pairs else f'echo "{inputs[0]}" | {ask}' if inputs == shown else
                  f'{ask} FOLDER_OR_PICTURE',
-                 f'python -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
-                 f'tensorboard --logdir {_shown(results["model_run"].uri)}',
+                 f'{python} -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
+                 f'{python} -m tensorboard.main --logdir {_shown(results["model_run"].uri)}',
                  f'{pipeline.command("push")} --list'):
         console.print(f'  {line}')
 

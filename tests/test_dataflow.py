@@ -106,7 +106,7 @@ def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
      'process_command is required for environment type PROCESS; --job_endpoint 127.0.0.1:9: no job service answers'),
     (['--direct_num_workers'], '--direct_num_workers: expected one argument'),
     (['--dry_run'], '--dry_run is a flag of `python -m pipelines.prepare` alone'),
-    (['foo'], "'foo' is no flag")])
+    (['foo'], "'foo' is not a flag; for a configuration write --config foo")])
 def test_other_runners_are_checked_too(given, said):
     with pytest.raises(UserError, match=re.escape(said)):
         beam_flags.check(given, None, KNOWN)

@@ -165,6 +165,8 @@ def test_predict_answers_every_line_in_order(finished, config_file, pipeline):
     assert len(answers) == len(text)
     assert answers[:n] == answers[n + len(odd):][::-1]  # order, and independence of neighbours
     assert answers[n:n + 2] == ['', '']
+    assert f'note: line {n + 4} is unlike the training text: 0%' in done.stderr  # the one in Japanese
+    assert 'note: line 1 ' not in done.stderr
     assert len(answers[n + 5].split()) > 200  # 400 words in, translated in parts, not cut off
     flags = ['--config', config_file, '--pipeline_root', str(root), *STEPS]
     pushed = command('pipelines.predict', *flags, input=found['source'][0])

@@ -171,7 +171,8 @@ def change_segments(folder):
     (lambda folder: (folder / 'test-full.tgz').write_bytes(b'<html>404</html>'), r'test-full\.tgz is not a whole arch'),
     (lambda folder: (folder / 'training-giga-fren.tar').write_bytes(b'<html>404</html>' * 99),
      r'training-giga-fren\.tar is not a whole archive'),
-    (lambda folder: (folder / 'test-full.tgz').unlink(), r'data\.test: there is no file \S*/test-full\.tgz\.$'),
+    (lambda folder: (folder / 'test-full.tgz').unlink(),
+     r'data\.test: there is no file \S*/test-full\.tgz\. Set data\.folder'),
     (lambda folder: pack(folder / 'test-full.tgz', {'test/newstest2014-deen-src.en.sgm': b'', 'other': b''}),
      r'test-full\.tgz has no file test-full/newstest2014-deen-\S+; it has test/newstest2014-deen-src\.en\.sgm …\.$'),
     (lambda folder: pack(folder / 'training-giga-fren.tar', {

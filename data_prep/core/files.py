@@ -7,6 +7,8 @@ from typing import IO
 import tensorflow as tf
 
 _CHUNK = 1 << 22  # bytes
+# What to do about a raw file that is missing.
+NOT_THERE = ' Set data.folder to the folder that holds it.'
 
 
 def open_file(path: str) -> IO[bytes]:

@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from data_prep import UserError
 from data_prep.core import archives
+from data_prep.core.files import NOT_THERE
 
 PARTS = ('source', 'target', 'kind')
 _LONGEST = 1 << 20  # bytes of a record; a quote that is never closed must not swallow the rest of the file
@@ -83,7 +84,7 @@ def look_for(found: Iterable[Source]) -> None:
         for path in source.files:
             real, _ = archives.split(path)
             if not FileSystems.exists(real):
-                raise UserError(f'data.{source.split}: there is no file {real}.')
+                raise UserError(f'data.{source.split}: there is no file {real}.' + NOT_THERE)
 
 
 def open_plain(path: str) -> BinaryIO:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from data_prep.core import archives
-from data_prep.core.files import open_file, read, walk_folder
+from data_prep.core.files import NOT_THERE, open_file, read, walk_folder
 from data_prep.image import annotations
 
 PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
@@ -67,7 +67,7 @@ def sources(split: str, folder: str, listed: Iterable[str], labels: str = '') ->
 def look_for(source: Source) -> None:
     """Raises `UserError` if a source is missing or of no kind that is read."""
     if not tf.io.gfile.exists(source.path):
-        raise UserError(f'data.{source.split}: there is no file or folder {source.path}.')
+        raise UserError(f'data.{source.split}: there is no file or folder {source.path}.' + NOT_THERE)
     if not archives.is_archive(source.path) and not tf.io.gfile.isdir(source.path):
         raise UserError(f'data.{source.split}: {source.path} is neither a folder nor a .tar, .tar.gz or .tgz; '
                         'unpack it and name the folder.')

@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep import UserError
 from data_prep.core import job, records, splits, threads
+from data_prep.core.files import NOT_THERE
 from data_prep.people import pairs_files, sample_reader
 from data_prep.tryon import SPLITS, Config
 
@@ -61,7 +62,7 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
         _make_samples(config, os.path.join(folder, 'raw'))
     for source in sources(_with_samples(config, folder)):
         if not tf.io.gfile.exists(source.path):
-            raise UserError(f'data.{source.split}: there is no file {source.path}.')
+            raise UserError(f'data.{source.split}: there is no file {source.path}.' + NOT_THERE)
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
         build(pipeline, config, folder)
     return job.finish(folder)

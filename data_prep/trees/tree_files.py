@@ -93,7 +93,8 @@ def look_for(sources: Iterable[Source]) -> None:
     """Raises `UserError` for the first source that is not there."""
     for source in sources:
         if not real(source.path):
-            raise UserError(f'data.{source.split}: there is no file or folder {archives.split(source.path)[0]}.')
+            missing = archives.split(source.path)[0]
+            raise UserError(f'data.{source.split}: there is no file or folder {missing}.' + files.NOT_THERE)
 
 
 def scan(source: Source, scratch: str, config) -> Iterator[Block]:

@@ -34,7 +34,7 @@ FRAME = {
                      'pipelines.core.shipped', 'keras_models.protocol', 'data_prep.core.protocol'),
                     'resolves the configuration, whose values are in the fingerprint'),
     'pipelines.core.compatibility': 'refuses data, and changes nothing of what is made of them',
-    **dict.fromkeys(('pipelines.core.progress', 'pipelines.core.explain'), 'prints'),
+    **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.progress', 'pipelines.core.explain'), 'prints'),
     'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
                      'pipelines.reporting.figures', 'pipelines.reporting.strips'),

@@ -10,9 +10,11 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from data_prep import UserError
 from keras_models import ModelError
+from pipelines.core import commands
 from pipelines.core.stage import Stage
 from pipelines.engines import dataflow
 
@@ -28,6 +30,42 @@ def parser(command: str, description: str) -> argparse.ArgumentParser:
     result.add_argument('--explain', action='store_true',
                         help='print the resolved configuration, the model\'s size and cost, and leave')
     return result
+
+
+def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace | None:
+    """Parses the flags of a command that is no stage.
+
+    With `--explain` nothing else is required, and nothing else is done: the configuration is explained here.
+
+    Returns:
+      The flags; None after `--explain`.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    if '--explain' not in words:
+        return flags.parse_args(argv)
+    for action in flags._actions:  # noqa: SLF001 (argparse has no other list of them)
+        action.required = False
+        if not action.option_strings:
+            action.nargs = '*'
+    args = flags.parse_args(argv)
+    run_command(lambda: explain(args))
+    return None
+
+
+def explain(args: argparse.Namespace) -> None:
+    """Prints what `--explain` shows of the configuration that the flags name; makes and looks up nothing."""
+    quiet_libraries()
+    from pipelines.core import explain
+    explain.show(_resolved(args)[0])
+
+
+def _resolved(args: argparse.Namespace) -> tuple[Any, list[str]]:
+    """The configuration that the flags name, and the values they override."""
+    from pipelines.core import config
+    overrides = list(args.overrides)
+    if getattr(args, 'strategy', None):
+        overrides.append(f'train.strategy={args.strategy}')
+    return config.load(args.config, overrides), overrides
 
 
 def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> dict:
@@ -54,11 +92,8 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     if rest:  # before the configuration is loaded, which imports TensorFlow
         from pipelines.engines import beam_flags
         rest = beam_flags.check(rest, args.pipeline_root, {*vars(args), 'set'} - {'overrides'})
-    from pipelines.core import config, pipeline
-    overrides = list(args.overrides)
-    if getattr(args, 'strategy', None):
-        overrides.append(f'train.strategy={args.strategy}')
-    resolved = config.load(args.config, overrides)
+    from pipelines.core import pipeline
+    resolved, overrides = _resolved(args)
     if args.explain:
         from pipelines.core import explain
         explain.show(resolved)
@@ -112,10 +147,11 @@ def run_command(work: Callable[[], None]) -> None:
 
 
 def _say_error(sentence: str) -> int:
-    print(f'error: {sentence}', file=sys.stderr, flush=True)
+    print(f'error: {commands.as_typed_here(sentence)}', file=sys.stderr, flush=True)
     return 2
 
 
+OWN = ('configs', 'data_prep', 'keras_models', 'pipelines')  # a module missing in these is a fault of ours
 _REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
              errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
              errno.EFBIG: 'raise the limit of file sizes (`ulimit -f`), or choose a disk that takes larger '
@@ -133,6 +169,9 @@ def _environment_sentence(error: BaseException) -> str | None:
     while seen is not None:
         if isinstance(seen, UserError | ModelError):
             return str(seen)
+        if isinstance(seen, ModuleNotFoundError) and (seen.name or '').split('.')[0] not in OWN:
+            return (f'{seen.name} is not installed for {sys.executable}; run `make install`, and use .venv/bin/python '
+                    'in place of python.')
         if isinstance(seen, OSError) and seen.errno in _REMEDIES:
             return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}; {_REMEDIES[seen.errno]}.'
         for code, remedy in _REMEDIES.items():  # TensorFlow's file errors carry the text, not the number

@@ -277,7 +277,7 @@ def _text(path: str) -> str:
 
 
 def _apply(raw: dict, override: str) -> None:
-    key, equals, text = override.partition('=')
+    key, equals, text = (part.strip() for part in override.partition('='))
     if not equals or not all(key.split('.')):
         raise UserError(f'--set {override}: write section.key=value, for example --set train.steps=100.')
     value = _yaml(text, f'--set {override}: {text!r} is not a YAML value')
@@ -338,8 +338,8 @@ def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> 
     for key, value in raw.items():
         name = f'{prefix}{key}'
         if key not in hints:
-            close = difflib.get_close_matches(str(key), hints, n=1)
-            hint = f'did you mean {prefix}{close[0]}?' if close else f'known are: {", ".join(sorted(hints))}.'
+            near = _nearest(str(key), template, prefix)
+            hint = f'did you mean {near}?' if near else f'known are: {", ".join(sorted(hints))}.'
             raise UserError(f'{where}: unknown key {name}; {hint}')
         inner = getattr(template, key)
         if isinstance(hints[key], type) and issubclass(hints[key], hyperparams.Config):
@@ -348,6 +348,20 @@ def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> 
             _check(where, value, inner, f'{name}.')
         else:
             _check_value(where, name, value, hints[key])
+
+
+def _nearest(key: str, template: hyperparams.Config, prefix: str) -> str:
+    """The key most like an unknown one, or nothing: of the same section, or, at the top, of any."""
+    own = {field.name: getattr(template, field.name) for field in dataclasses.fields(template)}
+    if not prefix:
+        inside = {f'{section}.{each.name}': each.name for section, keys in own.items()
+                  if isinstance(keys, hyperparams.Config) for each in dataclasses.fields(keys)}
+        for dotted, last in inside.items():  # train:steps, or steps alone
+            if key.replace(':', '.') == dotted or key == last:
+                return dotted
+        own |= inside
+    close = difflib.get_close_matches(key.replace(':', '.'), own, n=1)
+    return f'{prefix}{close[0]}' if close else ''
 
 
 def _check_value(where: str, name: str, value, hint) -> None:

@@ -1,29 +1,67 @@
-"""What `--explain` prints: the resolved configuration, and what the model is and costs."""
+"""What `--explain` prints: the run card, what differs from the defaults, the model's size and cost, and all values."""
+import dataclasses
+import pathlib
 import sys
+from typing import Any
 
 import yaml
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Column, Table
 
 from pipelines.core import config as configs
+from pipelines.core import shipped
 from pipelines.core.config import Config
 
 
 def show(config: Config) -> None:
-    """Prints the configuration as YAML, the model's size and cost, and where its presets differ.
+    """Prints the run card, the values that differ from the defaults, the model's size and cost, where its presets
+    differ, and the whole configuration as YAML.
 
     What a model module does not offer (`parameters`, `flops_per_unit`, `presets`) is left out.
     """
-    print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
     console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 110)
-    tables = [('Model', ('', ''), costs(config)), ('Presets', *presets(config))]
+    card = shipped.card(pathlib.Path(config.source))
+    console.print(f'{config.name}: {card.pop("title") or config.source}')
+    for part, text in card.items():
+        console.print(Padding(f'{part}: {text}', (0, 0, 0, 2)))
+    console.print()
+    tables = [('Differs from the defaults', ('key', 'this run', 'default'), differing(config)),
+              ('Model', ('', ''), costs(config)), ('Presets', *presets(config))]
     if not configs.empty_keys(config) and (
             found := config.model_spec.table(config.model)):
         tables.append(('The paper\'s variations', *found))
     for title, header, rows in tables:
         if rows:
             console.print(_table(console, title, header, rows))
+            console.print()
+    print('The whole configuration')
+    print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
+
+
+def differing(config: Config) -> list[tuple[str, str, str]]:
+    """Keys whose value is not the default: key, this run's value, the default. A preset's values count as defaults."""
+    known = config.model_spec.presets.get(getattr(config.model, 'preset', ''), {})
+    rows = []
+    for section in (name for name, value in config.values.items() if isinstance(value, dict)):
+        for field in dataclasses.fields(getattr(config, section)):
+            default: Any = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            if section == 'model':
+                default = known.get(field.name, default)
+            value = config.values[section][field.name]
+            if default not in (None, value):
+                rows.append((f'{section}.{field.name}', _flow(value), '' if default is dataclasses.MISSING else
+                             _flow(default)))
+    return rows
+
+
+def _flow(value: Any) -> str:
+    """A value in one line, as YAML has it."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1 << 16)
+    return text.removesuffix('...\n').strip()
 
 
 def costs(config: Config) -> list[tuple[str, str]]:

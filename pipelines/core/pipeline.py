@@ -11,7 +11,7 @@ import yaml
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.core import artifacts, roles
+from pipelines.core import artifacts, commands, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
 from pipelines.core.config import Config
@@ -47,7 +47,10 @@ class Pipeline:
     @property
     def metadata(self) -> artifacts.Metadata:
         if self._metadata is None:
-            os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
+            try:
+                os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
+            except FileNotFoundError as error:  # of what is above it, as /proc, where no folder can be made
+                raise UserError(f'--pipeline_root {self.root}: this folder cannot be made; choose another.') from error
             if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
                 tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
             self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
@@ -58,7 +61,7 @@ class Pipeline:
         return os.path.join(self.root, artifacts.STORE)
 
     def command(self, stage: str) -> str:
-        return shlex.join(['python', '-m', f'pipelines.{stage}', *self._flags])
+        return shlex.join([commands.python(), '-m', f'pipelines.{stage}', *self._flags])
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Executes a stage, or skips it when nothing it depends on has changed.
@@ -80,8 +83,11 @@ class Pipeline:
         self._results[stage.name] = cached
         return cached
 
-    def outputs(self, name: str) -> dict[str, Artifact]:
+    def outputs(self, name: str, make: bool = True) -> dict[str, Artifact]:
         """A stage's outputs for this configuration; a demo's missing ones are made on the way.
+
+        Args:
+          make: False makes nothing, not even a demo's: for commands that only ask.
 
         Raises:
           UserError: they are missing, naming the command that makes them.
@@ -89,13 +95,13 @@ class Pipeline:
         if name in self._results:
             return self._results[name]
         stage = get(name, self.config)
-        if self.config.is_demo or (name == 'prepare' and self.config.makes_its_data):
+        if make and (self.config.is_demo or (name == 'prepare' and self.config.makes_its_data)):
             return self.run(stage)
-        for need in stage.needs:
+        for need in stage.needs if make else ():
             self.outputs(need)
         if not self.finished(name):
             raise UserError(f'{self.root} has no finished {name} for this configuration; '
-                            f'run `{self.command(stage.name)}` first.')
+                            f'run `{self.command(stage.name if make else "run")}` first.')
         return self._results[name]
 
     def finished(self, name: str) -> bool:

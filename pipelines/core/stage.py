@@ -13,6 +13,7 @@ class Stage:
 
     Attributes:
       name: its command, `python -m pipelines.<name>`.
+      room: the package of its module, for a stage that is not a command of its own.
       execute: does the work, reading `context.inputs` and writing into the folders of `context.outputs`.
       needs: the stages whose outputs it reads.
       outputs: output key -> artifact type, by TFX's names.
@@ -35,10 +36,11 @@ class Stage:
     is_up_to_date: Callable[[dict], bool] = lambda outputs: True
     is_worker: Callable[[Any], bool] = lambda config: False
     seeded: bool = True
+    room: str = ''
 
     @property
     def module(self) -> str:
-        return f'pipelines.{self.name}'
+        return '.'.join(['pipelines', *filter(None, [self.room]), self.name])
 
 
 @dataclasses.dataclass
@@ -63,7 +65,7 @@ class Context:
 
 
 def get(name: str, config=None) -> Stage:
-    """The stage of this name, or the one that takes its place for what a configuration trains."""
+    """The stage of this name, a room before it if it is in one, or the one that takes its place for what a configuration trains."""
     return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
 
 

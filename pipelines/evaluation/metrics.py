@@ -1,6 +1,7 @@
 """The papers' metrics as TFMA metrics, so that slices, thresholds and TensorBoard's views come from TFMA."""
 import functools
 import re
+from collections.abc import Callable
 
 import apache_beam as beam
 import numpy as np
@@ -52,7 +53,7 @@ class CorpusBleu(tfma.metrics.Metric):
     """
 
     def __init__(self, name: str = 'bleu', language: str = ''):
-        super().__init__(metric_util.merge_per_key_computations(_bleu_computations), name=name, language=language)
+        super().__init__(_computations(BleuCombiner, 'language'), name=name, language=language)
 
 
 class TopKError(tfma.metrics.Metric):
@@ -62,7 +63,7 @@ class TopKError(tfma.metrics.Metric):
     """
 
     def __init__(self, k: int, name: str = 'top_k_error'):
-        super().__init__(metric_util.merge_per_key_computations(_top_k_computations), name=name, k=k)
+        super().__init__(_computations(TopKCombiner, 'k'), name=name, k=k)
 
 
 class MeanScore(tfma.metrics.Metric):
@@ -72,7 +73,7 @@ class MeanScore(tfma.metrics.Metric):
     """
 
     def __init__(self, index: int, name: str = 'mean_score'):
-        super().__init__(metric_util.merge_per_key_computations(_mean_computations), name=name, index=index)
+        super().__init__(_computations(MeanCombiner, 'index'), name=name, index=index)
 
 
 class BracketScore(tfma.metrics.Metric):
@@ -84,7 +85,7 @@ class BracketScore(tfma.metrics.Metric):
     """
 
     def __init__(self, score: str, right_branching: bool = False, name: str = 'bracket_score'):
-        super().__init__(metric_util.merge_per_key_computations(_bracket_computations), name=name, score=score,
+        super().__init__(_computations(BracketCombiner, 'score', 'right_branching'), name=name, score=score,
                          right_branching=right_branching)
 
 
@@ -93,41 +94,21 @@ class WellFormed(tfma.metrics.Metric):
     as `candidate_well_formed`."""
 
     def __init__(self, name: str = 'well_formed'):
-        super().__init__(metric_util.merge_per_key_computations(_well_formed_computations), name=name)
+        super().__init__(_computations(WellFormedCombiner), name=name)
 
 
-def _bleu_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', language: str = '',
-                       **_):
-    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
-                                           combiner=BleuCombiner(key, eval_config, language))]
+def _computations(combiner: Callable[..., beam.CombineFn], *names: str) -> Callable:
+    """Returns what TFMA calls to compute a metric.
 
-
-def _top_k_computations(name: str, k: int, eval_config=None, model_name: str = '', output_name: str = '', **_):
-    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
-                                           combiner=TopKCombiner(key, eval_config, k))]
-
-
-def _mean_computations(name: str, index: int, eval_config=None, model_name: str = '', output_name: str = '', **_):
-    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
-                                           combiner=MeanCombiner(key, eval_config, index))]
-
-
-def _bracket_computations(name: str, score: str, right_branching: bool = False, eval_config=None, model_name: str = '',
-                          output_name: str = '', **_):
-    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    return [tfma.metrics.MetricComputation(keys=[key], preprocessors=None,
-                                           combiner=BracketCombiner(key, eval_config, score, right_branching))]
-
-
-def _well_formed_computations(name: str, eval_config=None, model_name: str = '', output_name: str = '', **_):
-    key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
-    feature = f'{model_name or "candidate"}_well_formed'
-    return [tfma.metrics.MetricComputation(
-        keys=[key], preprocessors=[tfma.metrics.FeaturePreprocessor([feature])],
-        combiner=FeatureCombiner(key, eval_config, feature))]
+    Args:
+      combiner: (key, eval_config, arguments) -> sums over examples, and the metric of them.
+      names: the arguments of the metric that the combiner takes.
+    """
+    def create(name: str = '', eval_config=None, model_name: str = '', output_name: str = '', **arguments):
+        key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
+        made = combiner(key, eval_config, *(arguments[each] for each in names))
+        return [tfma.metrics.MetricComputation(keys=[key], preprocessors=made.preprocessors(), combiner=made)]
+    return metric_util.merge_per_key_computations(create)
 
 
 class _SumCombiner(beam.CombineFn):
@@ -135,6 +116,10 @@ class _SumCombiner(beam.CombineFn):
 
     def __init__(self, key, eval_config):
         self._key, self._eval_config = key, eval_config
+
+    def preprocessors(self) -> list | None:
+        """Of what TFMA extracts; None takes labels and predictions."""
+        return None
 
     def add_input(self, accumulator, element):
         for label, prediction, _ in metric_util.to_label_prediction_example_weight(
@@ -185,12 +170,15 @@ class MeanCombiner(_SumCombiner):
         return {self._key: total / count if count else float('nan')}
 
 
-class FeatureCombiner(MeanCombiner):
-    """As of its base, of a number that is a feature of the example."""
+class WellFormedCombiner(MeanCombiner):
+    """As of its base, of a number that is a feature of the example: `candidate_well_formed`, say."""
 
-    def __init__(self, key, eval_config, feature: str):
+    def __init__(self, key, eval_config):
         super().__init__(key, eval_config, 0)
-        self._feature = feature
+        self._feature = f'{key.model_name or "candidate"}_well_formed'
+
+    def preprocessors(self) -> list:
+        return [tfma.metrics.FeaturePreprocessor([self._feature])]
 
     def add_input(self, accumulator, element):
         value = (element.features or {}).get(self._feature)

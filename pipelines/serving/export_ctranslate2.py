@@ -78,4 +78,5 @@ def check(config) -> None:
 
 
 STAGE = stage.Stage('export_ctranslate2', execute, needs=('prepare', 'train'), outputs={'ctranslate2': 'Model'},
-                    sections=('data', 'model', 'export'), roles=('data', 'model'), check=check)
+                    sections=('data', 'model', 'export'), roles=('data', 'model'), check=check,
+                    room='serving')

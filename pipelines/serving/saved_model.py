@@ -37,7 +37,7 @@ def load(path: str):
             description = json.loads(file.read())
         strategy.share_cores(_spec(description).max_concurrent_batches)
         model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
-        model.description = description
+        model.description, model.path = description, path
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
                         'remove it and push again.') from error

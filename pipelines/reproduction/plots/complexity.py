@@ -67,6 +67,7 @@ def draw(study: 'Study', config: str = 'wmt14_en_de_base', n: int = 64, k: int =
 
 def _figure(title: str, d: int, k: int, r: int):
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
     figure = Figure(figsize=(5, 3.4), layout='constrained')
     axes = figure.add_subplot()
     lengths = [2 ** i for i in range(3, 14)]
@@ -74,5 +75,7 @@ def _figure(title: str, d: int, k: int, r: int):
         axes.plot(lengths, [table(n, d, k, r)[name][COLUMNS[0]] for n in lengths], label=name)
     axes.axvline(d, linewidth=0.8, linestyle=':', color='C5', label='n = d')
     axes.set(title=title, xscale='log', yscale='log', xlabel='length n', ylabel='operations')
+    for axis in axes.xaxis, axes.yaxis:  # plain text: a page's letters know no $10^3$
+        axis.set_major_formatter(EngFormatter(sep=''))
     axes.legend()
     return figure

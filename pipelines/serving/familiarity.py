@@ -1,0 +1,86 @@
+"""How like its training text a line is: the share of its character 4-grams that occur there.
+
+A translator answers anything, and nonsense to what is unlike all it has seen. What is compared is lower case, with 0
+for every digit. Of the demo's corpus 99% of the test lines have a share of 1; of Multi30k's captions 95% have at most
+0.28.
+"""
+import dataclasses
+import io
+import os
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep.core import records
+
+FILE = 'familiarity.npz'  # in assets.extra
+_N = 4  # characters
+_LINES = 100_000  # of the training text that are looked at; the demo's 26,200 take 0.4 s
+_RARE = 0.005  # of validation lines, which may count as unlike
+_MOST = 0.8  # of a line's 4-grams: where more are known it is never unlike
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """The training text of a model.
+
+    Attributes:
+      hashes: uint32, sorted: of its 4-grams.
+      least: the share below which a line is unlike it.
+    """
+    hashes: np.ndarray
+    least: float
+
+    def share(self, line: str) -> float:
+        """Returns the share of a line's 4-grams that the training text has; 1 for an empty line."""
+        found = _hashes(line)
+        return float(np.isin(found, self.hashes).mean()) if len(found) else 1.0
+
+    def is_unlike(self, line: str) -> bool:
+        return self.share(line) < self.least
+
+
+def learn(training: Iterable[str], validation: Iterable[str]) -> Profile:
+    """Returns the profile of a training text; validation lines, which a model does answer, set its bound."""
+    seen: set[int] = set()
+    for line in training:
+        seen.update(_hashes(line).tolist())
+    profile = Profile(np.array(sorted(seen), np.uint32), _MOST)
+    shares = [profile.share(line) for line in validation]
+    return dataclasses.replace(profile, least=min(_MOST, float(np.quantile(shares, _RARE)))) if shares else profile
+
+
+def write(config, examples: str, folder: str) -> None:
+    """Writes the profile of a data set of text into an exported model; of other data there is none."""
+    if config.data_spec.task not in ('text', 'tree'):
+        return
+    profile = learn(*(_lines(config, examples, split) for split in ('train', 'validation')))
+    content = io.BytesIO()
+    np.savez_compressed(content, hashes=profile.hashes, least=profile.least)
+    records.write_atomically(os.path.join(folder, 'assets.extra', FILE), content.getvalue())
+
+
+def read(folder: str) -> Profile | None:
+    """Returns the profile that an exported model has, if any."""
+    path = os.path.join(folder, 'assets.extra', FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, 'rb') as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as stored:
+        return Profile(stored['hashes'], float(stored['least']))
+
+
+def _lines(config, examples: str, split: str) -> list[str]:
+    part = records.open_split(examples, split)
+    inputs, _ = config.data_spec.examples(part.read(range(0, len(part), -(-len(part) // _LINES))))
+    return inputs
+
+
+def _hashes(line: str) -> np.ndarray:
+    text = f' {" ".join(unicodedata.normalize("NFKC", line).lower().split())} '
+    text = re.sub(r'\d', '0', text)
+    grams = [text[i:i + _N] for i in range(len(text) - _N + 1)]
+    return np.array([zlib.crc32(gram.encode('utf-8', 'replace')) for gram in grams], np.uint32)
