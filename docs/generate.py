@@ -65,7 +65,7 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """A section for each module of `pipelines` that is a command: its docstring, usage and flags."""
-    names = [file.stem for file in sorted((ROOT / 'pipelines').glob('*.py'))
+    names = [file.stem for file in sorted((ROOT / 'pipelines').glob('[!_]*.py'))
              if "__name__ == '__main__'" in file.read_text()]
     parts = [NOTE, '# Commands', 'Every command answers `--help` at once. The flags of a stage are the same '
              'everywhere: `--config`, `--set`, `--pipeline_root` and `--explain`.']

@@ -3,7 +3,7 @@
     python -m pipelines.export
     python -m pipelines.export --to ctranslate2
 
-With `--to ctranslate2` the same weights in the format of that engine, for CPUs: see `pipelines/serving/export_ctranslate2.py`.
+With `--to ctranslate2` the same weights are written for CTranslate2, an engine for CPUs.
 """
 import dataclasses
 import json

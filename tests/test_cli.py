@@ -56,7 +56,7 @@ def test_who_only_asks_trains_nothing(name, words, tmp_path, monkeypatch, capsys
         ASKED[name].main([*words, '--pipeline_root', str(tmp_path / 'root')])
     said = capsys.readouterr()
     assert left.value.code == 2 and 'started' not in said.out + said.err
-    assert re.search(r'has no finished (push|train) for this configuration; run `\S*python -m pipelines\.run ', said.err)
+    assert re.search(r'has no finished (push|train) for this configuration; run `python -m pipelines\.run ', said.err)
 
 
 def test_features_of_a_model_of_text_are_refused(tmp_path, capsys):

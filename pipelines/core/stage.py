@@ -65,7 +65,7 @@ class Context:
 
 
 def get(name: str, config=None) -> Stage:
-    """The stage of this name, a room before it if it is in one, or the one that takes its place for what a configuration trains."""
+    """Returns the stage of this name (`room.name` in a room), or the one that takes its place for a configuration."""
     return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
 
 

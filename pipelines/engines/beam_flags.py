@@ -36,7 +36,7 @@ def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -
     """What Beam would drop with a warning, or fail over with a traceback, in words."""
     from apache_beam.options.pipeline_options import PipelineOptions
     if not flags[0].startswith('-'):
-        return [f'{flags[0]!r} is not a flag; for a configuration write --config {flags[0]}, and --help lists all flags']
+        return [f'{flags[0]!r} is not a flag; for a configuration write --config {flags[0]}; --help lists all flags']
     if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # of `pipelines.run`, say
         return ['--dry_run is a flag of `python -m pipelines.prepare` alone']
     with contextlib.redirect_stderr(io.StringIO()) as said:
