@@ -47,6 +47,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.train --strategy mirrored': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.train --explain': 'test_explain.py',
     'python -m pipelines.reproduce --list': 'test_reproduce.py',
+    'python -m pipelines': 'test_cli.py',
+    'python -m pipelines.run --list': 'test_shipped.py',
     'python -m pipelines.reproduce FILE.yaml': 'test_reproduce.py',
     'python -m pipelines.reproduce prelu/fig3 --data DIR':
         'nowhere: by hand, on files that cannot be shipped; test_reproduce.py runs an item of the demo',
