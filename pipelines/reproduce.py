@@ -116,7 +116,7 @@ def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, s
 def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], started: float) -> dict:
     """The page and found.json, of what was `started` at a moment of the clock. Returns what the latter holds."""
     from data_prep.core import records
-    from pipelines.reporting import report
+    from pipelines.reporting import pages
     from pipelines.reproduction import experiments
     os.makedirs(out, exist_ok=True)
     study = experiments.Study(found, data, out, scale)
@@ -135,7 +135,7 @@ def write(experiment, scale: str, found: list, data: str, out: str, overrides: l
     columns = list(dict.fromkeys(column for rows in (table, experiment.paper) for row in rows.values()
                                  for column in row))
     rows = dict.fromkeys([*(row for row, found in table.items() if found), *experiment.paper])
-    page = report.environment().get_template('reproduction.html.j2').render(
+    page = pages.environment().get_template('reproduction.html.j2').render(
         experiment=experiment, columns=columns, rows=rows, claims=verdicts,
         figures=[figure for exhibit in shown for figure in exhibit.figures], facts=facts,
         differing=differing(experiment, scale, overrides), number=experiments.number, spread=experiments.spread)

@@ -1,4 +1,6 @@
 """What is drawn of attention is what the net computes with."""
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,8 +8,9 @@ import tensorflow as tf
 from data_prep import UserError
 from keras_models import transformer
 from keras_models.text import attention_maps
-from pipelines import attention
+from pipelines import attention as command
 from pipelines.core import config, pipeline, stage
+from pipelines.reporting import attention
 
 CONFIG = transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=4)
 INPUTS, TARGETS = np.array([[5, 6, 7, 2]], np.int32), np.array([[8, 9, 2]], np.int32)
@@ -46,16 +49,23 @@ def test_the_page_has_every_layer_and_the_pictures_are_beside_it(config_file, tm
     made = pipeline.Pipeline(resolved, str(tmp_path / 'runs'), [])
     for name in ('prepare', 'train'):
         made.run(stage.get(name, resolved))
-    weights, source, target = attention.look(made, 'a1 b2 c3', target='A1 B2')
-    assert source[-1] == target[-1] == '</s>' and weights['encoder/0/self_attention'].shape[1:] == (len(source),) * 2
-    page = attention.write(weights, source, target, str(tmp_path / 'page'))
+    looked = attention.look(made, 'a1 b2 c3', target='A1 B2')
+    weights, source = looked.weights, looked.source
+    assert source[-1] == looked.target[-1] == '</s>'
+    assert weights['encoder/0/self_attention'].shape[1:] == (len(source),) * 2
+    page = attention.write(looked, str(tmp_path / 'page'))
     text, pictures = open(page).read(), sorted(path.name for path in (tmp_path / 'page').glob('*.png'))
-    assert len(pictures) == text.count('<svg') == 2 * len(weights)
+    assert len(pictures) == 2 * len(weights) and text.count('<figure') == sum(map(len, weights.values()))
+    assert '<h1>a1 b2 c3</h1>' in text and '<p class="paper">A1 B2</p>' in text
+    shown = [float(number) for number in re.findall(r'title="([\d.]+)"', text)]
+    drawn = np.concatenate([np.ravel(weights[name]) for name in (  # in the order of the page's sections
+        f'{stack}/{n}/{part}' for stack, part in attention.KINDS for n in range(resolved.model.N))])
+    np.testing.assert_allclose(shown, drawn, atol=0.0051)
     assert all(f'{name.replace("/", "_")}_{kind}.png' in pictures for name in weights for kind in ('lines', 'heads'))
-    assert 'http' not in text.replace('http://www.w3.org', '')
-    _, _, said = attention.look(made, 'a1 b2 c3')
-    assert said  # its own translation, whatever it is after five steps
-    attention.main(['--config', config_file, '--set', 'train.steps=5', '--pipeline_root', str(tmp_path / 'runs'),
+    assert 'http:' not in text and 'https:' not in text and 'viewport' in text
+    own = attention.look(made, 'a1 b2 c3')
+    assert own.target and isinstance(own.translation, str)  # whatever it is after five steps
+    command.main(['--config', config_file, '--set', 'train.steps=5', '--pipeline_root', str(tmp_path / 'runs'),
                     '--out', str(tmp_path / 'again'), '--target', 'A1 B2', 'a1 b2 c3'])
     assert (tmp_path / 'again' / 'attention.html').read_text() == text
     with pytest.raises(UserError, match='nothing the model can see'):

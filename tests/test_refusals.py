@@ -16,9 +16,10 @@ from data_prep.text import job as text_job
 from data_prep.trees import trees
 from keras_models import ModelError
 from keras_models.weights import published
-from pipelines import attention, evaluate
+from pipelines import evaluate
 from pipelines.core import config, shipped
 from pipelines.core.pipeline import Pipeline
+from pipelines.reporting import attention
 from pipelines.reproduction import experiments
 from pipelines.serving import predict_images, predict_pairs
 from support.commands import command

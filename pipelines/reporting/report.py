@@ -13,7 +13,6 @@ import re
 import shlex
 from typing import Any
 
-import jinja2
 import tensorflow as tf
 import yaml
 from markupsafe import Markup
@@ -23,7 +22,7 @@ from data_prep.core import records
 from pipelines.core import config as configs
 from pipelines.core.stage import Context
 from pipelines.evaluation import metrics, scorers
-from pipelines.reporting import answers, data_section, figures, strips
+from pipelines.reporting import answers, data_section, figures, pages, strips
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
@@ -44,21 +43,11 @@ def write(folder: str, context: Context) -> str:
     Returns:
       The path of `report.html`.
     """
-    templates, facts = environment(), gather(context)
+    templates, facts = pages.environment(), gather(context)
     for name in ('model_card.md', 'report.html'):
         text = templates.get_template(f'{name}.j2').render(facts)
         records.write_atomically(os.path.join(folder, name), text.encode())
     return os.path.join(folder, 'report.html')
-
-
-def environment() -> jinja2.Environment:
-    """The templates of all pages."""
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader('pipelines.reporting'), undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-        autoescape=jinja2.select_autoescape(('html.j2',), default=False))  # what is shown came with the data
-    made.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
-    return made
 
 
 def gather(context: Context) -> dict[str, Any]:
@@ -222,8 +211,3 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f'{hours} h {minutes} min' if hours else f'{minutes} min {rest} s' if minutes else f'{rest} s'
-
-
-def _markdown(text: str) -> str:
-    """Text that came with the data, on one line and without meaning to Markdown."""
-    return re.sub(r'([\\`*\[\]<>|#])', r'\\\1', ' '.join(str(text).split()))

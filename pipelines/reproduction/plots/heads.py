@@ -97,8 +97,9 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
 
 def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
     """The weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
-    from pipelines import attention
-    weights, source, _ = attention.look(pipeline, sentence, target=sentence)  # the decoder is not looked at
+    from pipelines.reporting import attention
+    looked = attention.look(pipeline, sentence, target=sentence)
+    weights, source = looked.weights, looked.source  # the decoder is not looked at
     name = f'encoder/{layer - 1}/self_attention'
     if name not in weights:
         raise UserError(f'There is no layer {layer} in an encoder of {pipeline.config.model.N}.')
@@ -107,7 +108,7 @@ def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
 
 def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
     """What draws it, and its title."""
-    from pipelines import attention
+    from pipelines.reporting import attention
     which = chosen(weights, place(source, word) if word else None, heads)
     title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'
              + (f', from “{word}”' if only else ''))

@@ -1,0 +1,19 @@
+"""The templates of all pages: reports, model cards, reproductions, attention."""
+import re
+
+import jinja2
+
+
+def environment() -> jinja2.Environment:
+    """Returns the templates, in which an undefined name is an error and what came with the data is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader('pipelines.reporting'), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=jinja2.select_autoescape(('html.j2',), default=False))
+    made.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
+    return made
+
+
+def _markdown(text: str) -> str:
+    """Text that came with the data, on one line and without meaning to Markdown."""
+    return re.sub(r'([\\`*\[\]<>|#])', r'\\\1', ' '.join(str(text).split()))
