@@ -5,6 +5,7 @@
 
 With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
 """
+import dataclasses
 import sys
 
 from pipelines.core import cli, stage
@@ -12,8 +13,8 @@ from pipelines.core import cli, stage
 
 def execute(context: stage.Context) -> None:
     from pipelines.training import education
-    found = education.educate(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
-    context.properties.update(found)
+    facts = education.educate(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
+    context.properties.update(dataclasses.asdict(facts))
 
 
 def check(config) -> None:

@@ -3,6 +3,7 @@
     python -m pipelines.train --strategy mirrored
     python -m pipelines.train --config my.yaml --set train.steps=20000
 """
+import dataclasses
 import sys
 
 from pipelines.core import cli, stage
@@ -10,8 +11,8 @@ from pipelines.core import cli, stage
 
 def execute(context: stage.Context) -> None:
     from pipelines.training import trainer
-    found = trainer.train(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
-    context.properties.update(found)
+    facts = trainer.train(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
+    context.properties.update(dataclasses.asdict(facts))
 
 
 def check(config) -> None:

@@ -21,7 +21,7 @@ from data_prep.text import job as text_job
 from pipelines import run, train
 from pipelines.core import artifacts, config, roles
 from pipelines.core.pipeline import Pipeline
-from pipelines.training import loop, strategy, trainer
+from pipelines.training import devices, loop, trainer
 from support import raw_kinds
 from support.commands import command
 
@@ -193,7 +193,7 @@ def trainers(files, finished, tmp_path_factory):
         if kind not in made:
             resolved = config.load(files[kind], ['model.trainable_networks=[segmentation]'] if kind == 'try-on' else [])
             resolved = config.with_data_set(resolved, records.read_manifest(str(folder)))
-            made[kind] = trainer.Trainer(resolved, strategy.make(resolved.train), str(folder), False)
+            made[kind] = trainer.Trainer(resolved, devices.choose(resolved, False), str(folder))
         return made[kind], folder
     return make
 

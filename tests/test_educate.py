@@ -90,7 +90,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
             education.educate(resolved, examples, str(killed))
         resumed.append(checkpoints.step_of(checkpoints.present(str(killed / 'checkpoints'))[-1]))
     again = education.educate(resolved, examples, str(killed))
-    assert resumed == [6, 18] and again['resumed_at'] == 18 and again['last'] == found['last']
+    assert resumed == [6, 18] and again.resumed_at == 18 and again.last == found.last
     one, other = (tf.train.load_checkpoint(str(run / 'weights')) for run in (straight, killed))
     names = [name for name in one.get_variable_to_shape_map() if name[0] != '_']
     assert len(names) > 10

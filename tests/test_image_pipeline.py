@@ -15,7 +15,7 @@ from keras_models import vgg
 from pipelines import export
 from pipelines.core import config
 from pipelines.core.pipeline import Pipeline
-from pipelines.training import checkpoints, strategy, trainer
+from pipelines.training import checkpoints, devices, trainer
 from support import killed_runs
 from support.commands import command
 
@@ -146,7 +146,7 @@ def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):
 
 def losses(config_file, examples, *overrides):
     resolved = config.load(config_file, ['train.steps=4', 'model.classes=3', *overrides])
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, resolved.train.jit is True)
+    it = trainer.Trainer(resolved, devices.choose(resolved, resolved.train.jit is True), examples)
     iterator, found = iter(it._dataset('train')), []
     for _ in range(4):
         batch = next(iterator)
@@ -194,7 +194,7 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
         return config.with_data_set(loaded, records.read_manifest(examples))
     trainer.train(load(), examples, str(tmp_path / 'a'))
     begin = load(f'train.init_from={tmp_path / "a"}', variant='B')
-    it = trainer.Trainer(begin, strategy.make(begin.train), examples, False)
+    it = trainer.Trainer(begin, devices.choose(begin, False), examples)
     drawn = {variable.name: variable.numpy() for variable in it.nets['classifier'].variables}
     trainer.start(it, str(tmp_path / 'b'))
     a = checkpoints.read(str(tmp_path / 'a' / 'weights'))['classifier']
@@ -204,7 +204,7 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
         np.testing.assert_array_equal(variable, expected)
     other = load('model.width=0.1', f'train.init_from={tmp_path / "a"}', variant='B')
     with pytest.raises(UserError, match='train.init_from: .* at the same width, crop and classes'):
-        trainer.start(trainer.Trainer(other, strategy.make(other.train), examples, False), str(tmp_path / 'c'))
+        trainer.start(trainer.Trainer(other, devices.choose(other, False), examples), str(tmp_path / 'c'))
     kept = load(f'train.init_from={tmp_path / "a"}', 'train.steps=0')
     trainer.train(kept, examples, str(tmp_path / 'd'))
     found = checkpoints.read(str(tmp_path / 'd' / 'weights'))['classifier']
@@ -232,7 +232,7 @@ def test_vgg_at_many_scales_begins_with_one_scale_after_the_other(examples, tmp_
         pushed.mkdir(parents=True)
         checkpoints.save(nets, str(pushed / 'variables'))
     found = trainer.train(loaded, examples, str(tmp_path / 'run'))
-    assert found['steps'] == 1 and np.isfinite(found['averaged']['validation/loss'])
+    assert found.steps == 1 and np.isfinite(found.averaged['validation/loss'])
     begun, ended = (checkpoints.read(path)['classifier']['fc8/kernel'] for path in (
         'runs/vgg_d_384_imagenet/serving/vgg_d_384_imagenet/1/variables/variables', str(tmp_path / 'run' / 'weights')))
     assert 0 < abs(ended - begun).max() < 0.01  # one step at 10^-3

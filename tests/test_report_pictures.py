@@ -12,7 +12,7 @@ from keras_models import transformer
 from keras_models.core import layers
 from pipelines.core import config
 from pipelines.reporting import report, strips
-from pipelines.training import strategy, trainer
+from pipelines.training import devices, trainer
 from support.finished_run import make_context, predictions
 
 NAMES = ('person', 'made')
@@ -53,7 +53,7 @@ def test_every_validation_draws_the_first_rows(config_file, examples, tmp_path, 
     trainer.train(resolved, examples, str(tmp_path))
     found = drawn(str(tmp_path / 'tensorboard'))
     assert found.keys() == {(f'pictures/{n}', step) for n in range(trainer.DRAWN) for step in (2, 4)}
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+    it = trainer.Trainer(resolved, devices.choose(resolved, False), examples)
     tf.train.Checkpoint(nets=layers.by_name(it.nets)).restore(
         str(tmp_path / 'checkpoints' / 'ckpt-4')).expect_partial()
     batch = next(iter(it._dataset('validation')))
@@ -71,7 +71,7 @@ def test_drawing_is_compiled_once_needs_a_writer_and_leaves_padding_out(config_f
     traced, folders = [], [str(tmp_path / name) for name in ('whole', 'padded')]
     monkeypatch.setattr(transformer, 'pictures', lambda *args: traced.append(1) or draw(*args), raising=False)
     resolved = config.load(config_file)
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+    it = trainer.Trainer(resolved, devices.choose(resolved, False), examples)
     it.evaluate(tf.constant(-1))
     assert not traced
     with tf.summary.create_file_writer(folders[0]).as_default():

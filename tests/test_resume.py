@@ -153,9 +153,9 @@ def test_killed_three_times_and_not_at_all(config_file, few, tmp_path, watched, 
             trainer.train(resolved, few, str(killed))
         resumed.append(checkpoints.step_of(checkpoints.present(str(killed / 'checkpoints'))[-1]))
     again = trainer.train(resolved, few, str(killed))
-    assert resumed == [*KILLS.values()] and again['resumed_at'] == resumed[-1]
+    assert resumed == [*KILLS.values()] and again.resumed_at == resumed[-1]
     assert steps == expected and len(steps) == resolved.train.steps
-    assert again['averaged'] == found['averaged'] and again['last'] == found['last']
+    assert again.averaged == found.averaged and again.last == found.last
     same(straight, killed, 'weights', LAST)
     curves = [report.curves(str(run / 'tensorboard')) for run in (straight, killed)]
     assert len(curves[0]['loss']) == 12 and len(curves[0]['validation/loss']) == 6

@@ -15,7 +15,7 @@ from keras_models import transformer
 from keras_models.text import translator
 from pipelines.core import config, roles, shipped
 from pipelines.reporting import report
-from pipelines.training import checkpoints, jit, loop, precision, strategy, trainer
+from pipelines.training import checkpoints, devices, jit, loop, precision, strategy, trainer
 from support import killed_runs
 from support.commands import command
 
@@ -24,7 +24,7 @@ def losses(config_file, examples, steps, *overrides):
     """The loss of every step, the example ids of every batch, and the trainer; of one bucket, so of one trace."""
     resolved = config.load(config_file, [f'train.steps={steps}', 'input.buckets=[16]', *overrides])
     compiled = resolved.train.jit is True
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, compiled)
+    it = trainer.Trainer(resolved, devices.choose(resolved, compiled), examples)
     iterator, found, ids = iter(it._dataset('train')), [], []
     with precision.rewriting(resolved.train.precision, compiled):
         for _ in range(steps):
@@ -134,7 +134,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     tf.saved_model.save(module, str(tmp_path / 'pushed' / '3'), signatures=module.signatures())
     for path in (first, os.path.join(first, 'weights'), str(tmp_path / 'pushed'), str(tmp_path / 'pushed' / '3')):
         resolved = config.load(config_file, [f'train.init_from={path}', 'seed=7'])
-        it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+        it = trainer.Trainer(resolved, devices.choose(resolved, False), examples)
         drawn = [weight.numpy() for weight in it.nets['transformer'].weights]
         assert trainer.start(it, str(tmp_path / 'second')) == 0
         for found, expected, before in zip(it.nets['transformer'].weights, nets['transformer'].weights, drawn,
@@ -143,7 +143,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
             assert not np.array_equal(found, before)
     wider = config.load(config_file, [f'train.init_from={first}', 'model.d_ff=72'])
     with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
-        trainer.start(trainer.Trainer(wider, strategy.make(wider.train), examples, False), str(tmp_path / 'third'))
+        trainer.start(trainer.Trainer(wider, devices.choose(wider, False), examples), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
         checkpoints.find(examples, roles.model('keras_models.transformer'))
     foreign = str(tmp_path / 'foreign')
@@ -152,7 +152,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
         json.dump({'vocabulary': 'another'}, file)
     resolved = config.load(config_file, [f'train.init_from={foreign}'])
     with pytest.raises(UserError, match='are of other subwords than the data; prepare it again .*data.subword_model'):
-        trainer.start(trainer.Trainer(resolved, strategy.make(resolved.train), examples, False), str(tmp_path / 'new'))
+        trainer.start(trainer.Trainer(resolved, devices.choose(resolved, False), examples), str(tmp_path / 'new'))
 
 
 def test_one_trace_a_bucket(config_file, examples):
@@ -188,7 +188,7 @@ def test_two_losses_two_optimizers(config_file, examples, monkeypatch):
     monkeypatch.setattr(transformer, 'optimizers', lambda config: {
         name: tf.keras.optimizers.SGD(rate) for name, rate in rates.items()})
     resolved = config.load(config_file)
-    it = trainer.Trainer(resolved, strategy.make(resolved.train), examples, False)
+    it = trainer.Trainer(resolved, devices.choose(resolved, False), examples)
     before = {name: [w.numpy() for w in net.weights] for name, net in it.nets.items()}
     batch = next(iter(it._dataset('train')))
     batch.pop('id')
@@ -257,7 +257,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, e
     found = trainer.train(resolved, examples, run)
     os.truncate(os.path.join(run, 'checkpoints', 'ckpt-20.data-00000-of-00001'), 1000)
     again = trainer.train(resolved, examples, run)
-    assert again['resumed_at'] == 10 and again['averaged'] == found['averaged']
+    assert again.resumed_at == 10 and again.averaged == found.averaged
     assert 'ckpt-20 is not used: ckpt-20.data-00000-of-00001 is not the file that was' in capsys.readouterr().out
 
 

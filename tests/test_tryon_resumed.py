@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from data_prep.core import records
 from pipelines.core import config
-from pipelines.training import checkpoints, strategy
+from pipelines.training import checkpoints, devices
 from support import tiny_people
 from support.learners import Undriven
 
@@ -34,7 +34,7 @@ def test_a_run_cut_after_a_step_ends_in_the_weights_of_one_that_was_not(people, 
     tf.config.experimental.enable_op_determinism()
 
     def begun():
-        it = Undriven(resolved, strategy.make(resolved.train), examples, False)
+        it = Undriven(resolved, devices.choose(resolved, False), examples)
         return it, it.checkpoint
     it, checkpoint = begun()
     it._train(batches[0])

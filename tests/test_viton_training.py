@@ -12,7 +12,7 @@ from keras_models import ModelError
 from keras_models.viton import chain, geometric_matching, geometry, try_on
 from pipelines import export, train
 from pipelines.core import config
-from pipelines.training import checkpoints, strategy, trainer
+from pipelines.training import checkpoints, devices, trainer
 from support import tiny_people
 from support.tensorflow_state import eagerly
 
@@ -30,7 +30,7 @@ def people(tmp_path_factory):
 def made(people, *overrides):
     file, examples = people
     resolved = config.load(file, overrides)
-    return trainer.Trainer(resolved, strategy.make(resolved.train), examples, resolved.train.jit is True)
+    return trainer.Trainer(resolved, devices.choose(resolved, resolved.train.jit is True), examples)
 
 
 @pytest.fixture(scope='module')
@@ -239,7 +239,7 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
     for name in ('segmentation', 'geometric_matching'):
         alone = config.load(file, [f'model.trainable_networks=[{name}]', *once])
         found = trainer.train(alone, examples, str(tmp_path / name))
-        assert {*found['parameters']} - {'segmentation_discriminator'} == {name}
+        assert {*found.parameters} - {'segmentation_discriminator'} == {name}
         with pytest.raises(ModelError, match=f'trains {name} alone holds no .*cannot be exported'):
             export.check(alone)
     runs = [str(tmp_path / name) for name in ('segmentation', 'geometric_matching')]
@@ -249,12 +249,12 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
     last = config.load(file, [*alone, f'train.init_from=[{", ".join(runs)}]'])
     train.check(last)
     found = trainer.train(last, examples, str(tmp_path / 'alias'))
-    assert {*found['parameters']} == {'segmentation', 'geometric_matching', 'alias', 'alias_discriminator'}
+    assert {*found.parameters} == {'segmentation', 'geometric_matching', 'alias', 'alias_discriminator'}
     before, after = checkpoints.read(os.path.join(runs[1], 'weights')), checkpoints.read(
         str(tmp_path / 'alias' / 'weights'))
     for name, value in before['geometric_matching'].items():
         np.testing.assert_array_equal(value, after['geometric_matching'][name])
-    assert 'was off' in found['notes'][0]
+    assert 'was off' in found.notes[0]
 
 
 def test_the_garment_learns_to_lie_on_the_person(people):

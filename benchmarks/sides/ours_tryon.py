@@ -62,7 +62,7 @@ def step(generator: str, batch: int, jit: bool = False) -> side.Work:
     for net in nets.values():
         fill(net)
 
-    @functools.partial(tf.function, autograph=False, jit_compile=trainer.compiled)
+    @functools.partial(tf.function, autograph=False, jit_compile=trainer.devices.jit)
     def learn(given):
         """Losses and gradients by network. Without `training` there is no dropout; the geometric matching module has
         none, but statistics of the batch."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from data_prep.core import records
 from pipelines.core import config
-from pipelines.training import jit, precision, strategy, trainer
+from pipelines.training import devices, precision, trainer
 
 SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's threads before there are any
 
@@ -24,7 +24,7 @@ class Trained(trainer.Trainer):
     def __init__(self, name: str, *overrides: str):
         resolved = config.load(name, ['train.strategy=one_device', *overrides])
         with mock.patch.object(records, 'read_manifest', return_value={}), tempfile.TemporaryDirectory() as folder:
-            super().__init__(resolved, strategy.make(resolved.train), folder, jit.decided(resolved, accelerated=False))
+            super().__init__(resolved, devices.choose(resolved), folder)
         self.net = next(iter(self.nets.values()))
 
     def _dataset(self, split: str):
@@ -40,7 +40,7 @@ class Trained(trainer.Trainer):
         XLA, or in bfloat16, where `step` is."""
         variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
 
-        @functools.partial(tf.function, autograph=False, jit_compile=self.compiled)
+        @functools.partial(tf.function, autograph=False, jit_compile=self.devices.jit)
         def learn(batch):
             with tf.GradientTape() as tape:
                 losses, _ = self.model.loss_fn(self.nets, batch, tf.constant(SEED), False, self.config.model)

@@ -13,6 +13,7 @@ from keras_models.turing import lessons
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
 from pipelines.training import jit, loop
+from pipelines.training.facts import RunFacts
 
 GAMES = 100  # played by every machine against each opponent at an examination: of 10, luck would choose the best
 
@@ -94,7 +95,7 @@ def _papers(config: Config, examples: str):
     return tf.boolean_mask(papers['position'], known), tf.boolean_mask(papers['best'], known)
 
 
-def educate(config: Config, examples: str, run: str) -> dict:
+def educate(config: Config, examples: str, run: str) -> RunFacts:
     """Gives `train.steps` lessons, resuming at the newest checkpoint in `run`.
 
     Args and returns: as `trainer.train`.
@@ -104,10 +105,10 @@ def educate(config: Config, examples: str, run: str) -> dict:
     seconds = time.monotonic()
     with Progress(education.global_step, config.train.steps, education.model.unit, 'educate', 'won') as progress:
         loop.run(education, progress, run)
-    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
-             'jit': education.machines.jit, 'replicas': 1,
-             'parameters': {name: layers.count_params(net) for name, net in education.nets.items()},
-             'last': {name: float(value) for name, value in progress.validation.items()}, 'averaged': {},
-             'foreign': {}, 'notes': [], 'vocabulary': None}
-    loop.finish(education, run, found)
-    return found
+    facts = RunFacts(
+        steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1),
+        jit=education.machines.jit, replicas=1,
+        parameters={name: layers.count_params(net) for name, net in education.nets.items()},
+        last={name: float(value) for name, value in progress.validation.items()})
+    loop.finish(education, run, facts)
+    return facts

@@ -4,6 +4,7 @@ A learner is an Orbit trainer and evaluator with `config`, `strategy`, `nets`, `
 `validation_action` and `before_step`, which is called before every step.
 """
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from pipelines.core import stage
 from pipelines.core.progress import Progress
 from pipelines.training import checkpoints
 from pipelines.training import strategy as strategies
+from pipelines.training.facts import RunFacts
 
 SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # of the first the last are averaged
 PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
@@ -92,11 +94,12 @@ def run(learner, progress: Progress, run: str) -> None:
                 save(SCHEDULED)  # no action of Orbit's: it writes the curves up to here after those
 
 
-def finish(learner, run: str, found: dict) -> None:
-    """Leaves the weights as they are now, and what was found out; the chief does."""
+def finish(learner, run: str, facts: RunFacts) -> None:
+    """Leaves the weights as they are now, and the facts of the run; the chief does."""
     if not strategies.is_worker(learner.config.train):
         checkpoints.save(learner.nets, os.path.join(run, 'weights'))
-        records.write_atomically(os.path.join(run, 'run.json'), json.dumps(found, indent=1).encode())
+        text = json.dumps(dataclasses.asdict(facts), indent=1)
+        records.write_atomically(os.path.join(run, 'run.json'), text.encode())
 
 
 @contextlib.contextmanager

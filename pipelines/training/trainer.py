@@ -18,8 +18,9 @@ from keras_models.core import layers, rematerialisation
 from pipelines.core import compatibility
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import checkpoints, hybrid_parallel, jit, loop, precision
-from pipelines.training import strategy as strategies
+from pipelines.training import checkpoints, devices, hybrid_parallel, loop, precision
+from pipelines.training.devices import Devices
+from pipelines.training.facts import RunFacts
 
 DRAWN = 4  # rows of the validation set, of which the model's pictures are kept at every validation
 
@@ -34,23 +35,19 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
 
     Args:
-      compiled: whether forward and backward are compiled by XLA. The gradients are applied outside it, the one form
-        that works with several replicas.
+      devices: what it computes on, and whether forward and backward pass are compiled by XLA.
     """
 
-    def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, compiled: bool):
-        self.config, self.strategy = config, strategy
+    def __init__(self, config: Config, devices: Devices, examples: str):
+        self.config, self.devices, self.strategy = config, devices, devices.strategy
         self.model, self.data = config.model_spec, config.data_spec
-        self.compiled = compiled
-        # In place of the graph rewriter, see `precision`.
-        self.use_mixed_policy = compiled or strategies.accelerated(strategy)
-        self.hybrid = config.train.dense_layers == 'one_device' and strategy.num_replicas_in_sync > 1
+        self.hybrid = config.train.dense_layers == 'one_device' and devices.replicas > 1
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
         self._totals: list[dict] = []
-        with strategy.scope():
+        with self.strategy.scope():
             tf.keras.utils.set_random_seed(config.seed)
-            with precision.policy(config.train.precision, self.use_mixed_policy):
+            with precision.policy(config.train.precision, devices.use_mixed_policy):
                 self.nets = self.model.build(config.model) | self.model.discriminators(config.model)
                 frozen = self.model.frozen(config.model)
             self._eval_nets, self._train_nets = (self._called(self.nets | frozen, recompute)
@@ -67,7 +64,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
         # Nor could the first device's dense layers, and hybrid nets compile their halves.
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
-                         if compiled and not self.hybrid else self._forward_backward)
+                         if devices.jit and not self.hybrid else self._forward_backward)
         self._examples = examples
         manifest = records.read_manifest(examples)
         self.vocabulary, self.agnostic = manifest.get('vocabulary', {}).get('sha256'), manifest.get('agnostic')
@@ -79,7 +76,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def _called(self, nets: dict, recompute: bool) -> dict:
         """The nets as losses call them; `recompute`: most of the forward pass is computed a second time, not kept."""
         if self.hybrid:
-            return {name: hybrid_parallel.Hybrid(net, self.compiled, recompute) for name, net in nets.items()}
+            return {name: hybrid_parallel.Hybrid(net, self.devices.jit, recompute) for name, net in nets.items()}
         return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if recompute else nets
 
     @property
@@ -246,7 +243,7 @@ def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
     return result, sums[names[0]][1] if names else 0.0
 
 
-def train(config: Config, examples: str, run: str) -> dict:
+def train(config: Config, examples: str, run: str) -> RunFacts:
     """Trains to `train.steps`, resuming at the newest checkpoint in `run`.
 
     Args:
@@ -261,35 +258,30 @@ def train(config: Config, examples: str, run: str) -> dict:
     Raises:
       UserError: the checkpoint is of another model, or the data set is damaged.
     """
-    strategy = strategies.make(config.train)
-    compiled = jit.decided(config, strategies.accelerated(strategy))
-    if not compiled:  # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway
-        tf.config.experimental.enable_op_determinism()
-    trainer = Trainer(config, strategy, examples, compiled)
-    if config.train.precision == 'bfloat16' and not trainer.use_mixed_policy and not precision.rewritten():
-        print('train: this processor has no AVX-512, so that train.precision: bfloat16 changes nothing.', flush=True)
-    with loop.errors_in_words(strategy):
+    chosen = devices.choose(config)
+    devices.prepare(chosen, config)
+    trainer = Trainer(config, chosen, examples)
+    with loop.errors_in_words(chosen.strategy):
         started = start(trainer, run)
     seconds = time.monotonic()
     with (Progress(trainer.global_step, config.train.steps, trainer.model.unit) as progress,
-          loop.errors_in_words(strategy),
-          precision.rewriting(config.train.precision, trainer.use_mixed_policy)):
+          loop.errors_in_words(chosen.strategy),
+          precision.rewriting(config.train.precision, chosen.use_mixed_policy)):
         loop.run(trainer, progress, run)
         last = loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
         checkpoints.assign_mean(trainer.nets, last)
         # Weights that stay as they were given are judged by `evaluate` alone.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
-    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
-             'jit': compiled, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
-             'vocabulary': trainer.vocabulary, 'agnostic': trainer.agnostic,
-             'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
-             'parameters': {name: layers.count_params(net) for name, net in trainer.nets.items()},
-             'last': {name: float(value) for name, value in progress.validation.items()},
-             'averaged': {name: float(value) for name, value in averaged.items()},
-             'notes': trainer.model.notes(config.model),
-             'averaged_checkpoints': [os.path.basename(path) for path in last]}
-    loop.finish(trainer, run, found)
-    return found
+    facts = RunFacts(
+        steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1), jit=chosen.jit,
+        replicas=chosen.replicas, traces=trainer.traces, vocabulary=trainer.vocabulary, agnostic=trainer.agnostic,
+        foreign=checkpoints.foreign(config.train.init_from, trainer.model),
+        parameters={name: layers.count_params(net) for name, net in trainer.nets.items()},
+        last={name: float(value) for name, value in progress.validation.items()},
+        averaged={name: float(value) for name, value in averaged.items()},
+        averaged_checkpoints=[os.path.basename(path) for path in last], notes=trainer.model.notes(config.model))
+    loop.finish(trainer, run, facts)
+    return facts
 
 
 def start(trainer: Trainer, run: str) -> int:

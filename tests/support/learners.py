@@ -9,7 +9,7 @@ import tensorflow as tf
 from data_prep.core import records
 from keras_models.viton import perceptual
 from pipelines.core import config
-from pipelines.training import strategy, trainer
+from pipelines.training import devices, trainer
 
 SEED = np.array([1, 2], np.int32)
 
@@ -78,7 +78,7 @@ def making(folder: str) -> Iterator:
     def make(name: str, compiled: bool) -> Undriven:
         file, overrides, _ = LEARNERS[name]
         resolved = config.load(file, [*overrides, 'train.strategy=one_device'])
-        return Undriven(resolved, strategy.make(resolved.train), folder, compiled)
+        return Undriven(resolved, devices.choose(resolved, compiled), folder)
     # The features of the perceptual loss have two maps each.
     narrow = mock.patch.object(perceptual, 'load', lambda path: perceptual.build(dict.fromkeys(perceptual.CHANNELS, 2)))
     with narrow:
