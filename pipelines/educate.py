@@ -7,8 +7,12 @@ With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
 """
 import dataclasses
 import sys
+import typing
 
 from pipelines.core import cli, stage
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 
 def execute(context: stage.Context) -> None:
@@ -17,7 +21,7 @@ def execute(context: stage.Context) -> None:
     context.properties.update(dataclasses.asdict(facts))
 
 
-def check(config) -> None:
+def check(config: 'Config') -> None:
     """Refuses what does not learn by play, or not so."""
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
@@ -25,6 +29,7 @@ def check(config) -> None:
     if config.train.strategy != 'one_device' or config.train.init_from:
         raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
                         'by play.')
+    assert config.model_spec.check_game  # of what plays
     config.model_spec.check_game(config.model, config.data.game, config.data.options)
 
 

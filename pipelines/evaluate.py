@@ -11,12 +11,16 @@ Where a model's answers are pictures, its module has a `Scorer` that compares th
 import json
 import os
 import sys
+import typing
 from collections.abc import Iterator
 
 from data_prep import UserError
 from pipelines.core import cli, roles, stage
 from pipelines.evaluation import scorers
 from pipelines.serving.layout import FORMAT
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 PREDICTIONS = 'predictions.tfrecord'
 PICTURES = 'pictures'  # a folder of <n>_<what>.png, which a judge keeps of the first examples
@@ -70,7 +74,7 @@ def newest_blessed(pipeline, candidate: str):
     return None
 
 
-def write_predictions(config, split, saved_models: dict[str, str], path: str) -> dict:
+def write_predictions(config: 'Config', split, saved_models: dict[str, str], path: str) -> dict:
     """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
 
     A row holds the text of its example and under each model's name its answers, the best first (where there are
@@ -100,14 +104,14 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     return judges
 
 
-def _blocks(config, split) -> Iterator[tuple[list, list[dict]]]:
+def _blocks(config: 'Config', split) -> Iterator[tuple[list, list[dict]]]:
     """Inputs and rows of text, a part of the split at a time."""
     for start in range(0, len(split), _BLOCK):
         inputs, columns = config.data_spec.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
         yield inputs, [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
-def _answered(config, split, models: dict) -> Iterator[dict]:
+def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
     """Rows with what the models answer."""
     import tensorflow as tf
 
@@ -125,7 +129,7 @@ def _answered(config, split, models: dict) -> Iterator[dict]:
         yield from rows
 
 
-def _judged(config, split, models: dict, judges: dict) -> list[dict]:
+def _judged(config: 'Config', split, models: dict, judges: dict) -> list[dict]:
     """Rows with the numbers the judges give, those of all examples together in every row: TFMA's mean is them again."""
     judged = []
     for inputs, rows in _blocks(config, split):
@@ -150,7 +154,7 @@ def _usable(row: dict, result: dict) -> None:
                         'remove the data set and run `python -m pipelines.prepare` again.')
 
 
-def account(config, judges: dict, folder: str) -> dict:
+def account(config: 'Config', judges: dict, folder: str) -> dict:
     """How the candidate's metrics were computed, `protocol`, and which could not be, `missing`. Writes the pictures its
     judge kept."""
     import tensorflow as tf
@@ -181,7 +185,7 @@ def _example(row: dict) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)
 
 
-def analyse(config, predictions: str, folder: str, models: list[str]) -> tuple[dict, object]:
+def analyse(config: 'Config', predictions: str, folder: str, models: list[str]) -> tuple[dict, object]:
     """Runs TFMA over a file of predictions.
 
     Returns:
@@ -224,7 +228,7 @@ def pick_column(column: str, folder: str, numbers: bool = False) -> str:
     return folder
 
 
-def tfma_config(config, models: list[str]):
+def tfma_config(config: 'Config', models: list[str]):
     """The configuration's metrics, slices and thresholds as TFMA's EvalConfig."""
     import tensorflow_model_analysis as tfma
 
@@ -262,7 +266,7 @@ def _threshold(tfma, bounds: dict[str, float], with_baseline: bool):
     return result
 
 
-def decide(config, validation, with_baseline: bool) -> tuple[bool, list[str]]:
+def decide(config: 'Config', validation, with_baseline: bool) -> tuple[bool, list[str]]:
     """Whether the model is blessed, and why or why not, in words."""
     thresholds = config.evaluate.thresholds
     if not thresholds:
@@ -298,7 +302,7 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
     return ' and '.join(f'{key} {bounds[key]:g}' for key in keys if key in bounds)
 
 
-def check(config) -> None:
+def check(config: 'Config') -> None:
     """Refuses a threshold that would bound nothing, and a split or a network that does not exist."""
     import tensorflow as tf
     judge, known = scorers.scorer(config), scorers.names(config)

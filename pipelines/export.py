@@ -9,10 +9,14 @@ import dataclasses
 import json
 import os
 import sys
+import typing
 from collections.abc import Sequence
 
 from pipelines.core import cli, stage
 from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 
 def execute(context: stage.Context) -> None:
@@ -80,7 +84,7 @@ def _size(folder: str) -> int:
                for directory, _, files in tf.io.gfile.walk(folder) for file in files)
 
 
-def check(config) -> None:
+def check(config: 'Config') -> None:
     """Refuses at once what a trained model could not be asked."""
     config.model_spec.check(config.model, config.inference)
 

@@ -11,10 +11,14 @@ given for granted; here a missing one means no push.
 import json
 import os
 import sys
+import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
 from pipelines.serving.layout import FORMAT
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 
 def execute(context: stage.Context) -> None:
@@ -64,7 +68,7 @@ def is_up_to_date(outputs: dict) -> bool:
     return current
 
 
-def destination_of(config, root: str) -> str:
+def destination_of(config: 'Config', root: str) -> str:
     """The folder serving watches: `push.destination`, or one below the pipeline root."""
     return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
 

@@ -8,8 +8,12 @@ import os
 import shutil
 import sys
 import time
+import typing
 
 from pipelines.core import cli, commands, shipped, stage
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 
 def main(argv=None) -> None:
@@ -76,7 +80,7 @@ def _shown(path: str) -> str:
     return path if '://' in path else os.path.relpath(path)
 
 
-def unseen(config, examples: str, count: int = 6):
+def unseen(config: 'Config', examples: str, count: int = 6):
     """Inputs spread evenly over the held-out split, what to show of each, and references."""
     from data_prep.core import records
     split = records.open_split(examples, config.evaluate.split)

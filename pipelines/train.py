@@ -5,8 +5,12 @@
 """
 import dataclasses
 import sys
+import typing
 
 from pipelines.core import cli, stage
+
+if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+    from pipelines.core.config import Config
 
 
 def execute(context: stage.Context) -> None:
@@ -15,7 +19,7 @@ def execute(context: stage.Context) -> None:
     context.properties.update(dataclasses.asdict(facts))
 
 
-def check(config) -> None:
+def check(config: 'Config') -> None:
     from data_prep import UserError
     from pipelines.training import hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
@@ -25,7 +29,7 @@ def check(config) -> None:
     given_weights(config)
 
 
-def given_weights(config) -> list[str]:
+def given_weights(config: 'Config') -> list[str]:
     """The files of weights that training reads: what it starts from, and what its losses ask.
 
     Raises:
@@ -52,7 +56,7 @@ def initial_weights(pipeline) -> dict:
     return found
 
 
-def is_worker(config) -> bool:
+def is_worker(config: 'Config') -> bool:
     from pipelines.training import strategy
     return strategy.is_worker(config.train)
 

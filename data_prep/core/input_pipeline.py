@@ -79,7 +79,7 @@ class Batches:
             members = order[self._bucket[order] == bucket]
             batches.extend((bucket, members[start:start + rows]) for start in range(0, len(members), rows))
         if random is not None:
-            random.shuffle(batches)
+            random.shuffle(batches)  # type: ignore[arg-type]  # a list of pairs, which NumPy takes as they are
         return batches
 
 

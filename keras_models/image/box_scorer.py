@@ -1,5 +1,4 @@
 """How good a localisation model is: ILSVRC's measures, beside what constant boxes would have got."""
-from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -98,7 +97,7 @@ class Scorer:
         return {name: f'{PROTOCOLS[name].format(sizes=len(SIZES) ** 2)}; {count}' for name in self.names}
 
 
-def centred(sides: Iterable[float]) -> np.ndarray:
+def centred(sides: np.ndarray) -> np.ndarray:
     """Boxes in the middle of a picture, of every width and height."""
     half = np.stack(np.meshgrid(sides, sides), -1).reshape(-1, 2) / 2
     return np.concatenate([0.5 - half, 0.5 + half], 1).astype(np.float32)

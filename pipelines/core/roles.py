@@ -53,7 +53,7 @@ def scorer(spec: ModelSpec) -> Any:
     return _with(spec.scorer_module, 'model', 'Scorer').Scorer if spec.scorer_module else None
 
 
-def sources(config, names: tuple[str, ...]) -> list[str]:
+def sources(config: Any, names: tuple[str, ...]) -> list[str]:
     """Returns the modules of a stage's roles, for its hash.
 
     Args:

@@ -64,10 +64,10 @@ class Context:
     pipeline: Any
 
 
-def get(name: str, config=None) -> Stage:
+def get(name: str, config: Any | None = None) -> Stage:
     """Returns the stage of this name (`room.name` in a room), or the one that takes its place for a configuration."""
     return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
 
 
-def name_of(name: str, config) -> str:
+def name_of(name: str, config: Any) -> str:
     return config.model_spec.stages.get(name, name) if config else name

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from data_prep import UserError
 from data_prep.core import records
 from pipelines.core import config as configs
+from pipelines.core.config import Config
 from pipelines.core.stage import Context
 from pipelines.evaluation import metrics, scorers
 from pipelines.reporting import answers, data_section, figures, pages, strips
@@ -117,7 +118,7 @@ def _words(name: str) -> str:
     return re.sub('(?<=[a-z])_', ' ', name)
 
 
-def _metrics(config, found: dict) -> list[dict]:
+def _metrics(config: Config, found: dict) -> list[dict]:
     by_slice = found['metrics']
     return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
              'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name, config.data),
@@ -125,7 +126,7 @@ def _metrics(config, found: dict) -> list[dict]:
             for name, value in by_slice['overall'].items()]
 
 
-def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
+def _slices(config: Config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
     """Metrics by slice, the worst first by the last metric and those without it last; a BLEU of 0 is left out, as a
     footnote explains."""
     counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
@@ -141,7 +142,7 @@ def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> 
     return sorted(result, key=worst)
 
 
-def _training(config, run: dict) -> dict[str, str]:
+def _training(config: Config, run: dict) -> dict[str, str]:
     """What training was, in words; only what the run recorded."""
     facts = {}
     if 'parameters' in run:

@@ -13,6 +13,7 @@ import tempfile
 
 from data_prep import UserError
 from pipelines.core import stage
+from pipelines.core.config import Config
 
 POSITIONS = 1024  # the engine cuts inputs there unless told otherwise
 CHECKED = 16  # validation pairs whose probabilities must be ours
@@ -55,7 +56,7 @@ def execute(context: stage.Context) -> None:
     print(f'export_ctranslate2: log probabilities of validation text are ours to {difference:.0e}.', flush=True)
 
 
-def validation_pairs(config, examples: str, longest: int) -> tuple[list, list]:
+def validation_pairs(config: Config, examples: str, longest: int) -> tuple[list, list]:
     """Source and target ids of the first few validation pairs, each row ending in the end symbol."""
     from data_prep.core import records
     split = records.open_split(examples, 'validation')
@@ -66,7 +67,7 @@ def validation_pairs(config, examples: str, longest: int) -> tuple[list, list]:
     return [source for source, _ in fit], [target for _, target in fit]
 
 
-def check(config) -> None:
+def check(config: Config) -> None:
     """Refuses at once what the engine cannot take, and its absence."""
     from keras_models import transformer
     if not isinstance(config.model, transformer.Config):

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep.core import records
+from pipelines.core.config import Config
 
 FILE = 'familiarity.npz'  # in assets.extra
 _N = 4  # characters
@@ -54,7 +55,7 @@ def learn(training: Iterable[str], validation: Iterable[str]) -> Profile:
     return dataclasses.replace(profile, least=min(_MOST, float(np.quantile(shares, _RARE)))) if shares else profile
 
 
-def write(config, examples: str, folder: str) -> None:
+def write(config: Config, examples: str, folder: str) -> None:
     """Writes the profile of a data set of text into an exported model; of other data there is none."""
     if config.data_spec.task not in ('text', 'tree'):
         return
@@ -73,7 +74,7 @@ def read(folder: str) -> Profile | None:
         return Profile(stored['hashes'], float(stored['least']))
 
 
-def _lines(config, examples: str, split: str) -> list[str]:
+def _lines(config: Config, examples: str, split: str) -> list[str]:
     part = records.open_split(examples, split)
     inputs, _ = config.data_spec.examples(part.read(range(0, len(part), -(-len(part) // _LINES))))
     return inputs

@@ -23,6 +23,7 @@ from keras_models.core.layers import by_name
 from keras_models.protocol import ModelSpec
 from keras_models.weights import checkpoint_file
 from pipelines.core import artifacts
+from pipelines.core.config import Config
 
 HASHES = '.sha256'
 _SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
@@ -183,7 +184,7 @@ def _foreign(path: str, model: ModelSpec):
     return model.weight_readers.get(os.path.splitext(path)[1])
 
 
-def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config) -> None:
+def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Config) -> None:
     try:
         if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():

@@ -9,9 +9,10 @@ from tensorflow import keras
 
 from data_prep import UserError
 from keras_models.core import rematerialisation
+from pipelines.core.config import Config
 
 
-def check(config) -> None:
+def check(config: Config) -> None:
     """Whether `train.dense_layers: one_device` can be had.
 
     Raises:

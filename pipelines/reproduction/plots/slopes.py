@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from pipelines.core.config import Config
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -30,7 +31,7 @@ def draw(study: Study) -> Exhibit:
     return Exhibit(values, [Figure(title, figures.lines(title, series, x='layer', png=png))])
 
 
-def learned(run: str, config) -> dict[str, float]:
+def learned(run: str, config: Config) -> dict[str, float]:
     """The mean slope of every layer that has any, in the net's order. run: a ModelRun's folder."""
     from pipelines.training import checkpoints
     weights = checkpoints.read(checkpoints.find(run, config.model_spec))['classifier']
