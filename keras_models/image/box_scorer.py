@@ -1,5 +1,4 @@
 """How good a localisation model is: ILSVRC's measures, beside what constant boxes would have got."""
-
 import numpy as np
 import tensorflow as tf
 
