@@ -99,7 +99,7 @@ def accelerators() -> dict[str, Accelerator]:
 
 def work(name: str, share: float) -> Work:
     """A step of a configuration that ships, by its model's own counts."""
-    from pipelines import config
+    from pipelines.core import config
     resolved = config.load(name)
     model, module = resolved.model, resolved.model_spec
     if resolved.input.tokens:
@@ -119,7 +119,7 @@ def learned(model, module) -> int:
     """Parameters of the try-on networks a run teaches, and of the discriminators beside them."""
     from keras_models.viton import chain
     nets = module.discriminators(model).values()
-    return (sum(chain.PARTS[part].parameters(chain.part(model, part)) for part in model.learn)
+    return (sum(chain.PARTS[part].parameters(chain.part(model, part)) for part in model.trainable_networks)
             + sum(variable.shape.num_elements() for net in nets for variable in net.trainable_variables))
 
 

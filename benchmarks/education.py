@@ -32,10 +32,10 @@ import tensorflow as tf
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from data_prep import records
-from keras_models import lessons
+from data_prep.core import records
 from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
-from pipelines import cli
+from keras_models.turing import lessons
+from pipelines.core import cli
 
 GAMES = 20  # of every machine at an examination by play
 TURNS = 1000  # between the seeds of two lessons, of which a turn counts one on

@@ -23,25 +23,17 @@ from tensorflow import keras
 
 from benchmarks import fuzz_seeds as valid
 from benchmarks import fuzz_shapes as shapes
-from data_prep import (
-    image_input,
-    image_labels,
-    image_shards,
-    image_sources,
-    imagenet,
-    records,
-    sample_people,
-    text_files,
-    tree_files,
-    treebank,
-    treebank_job,
-    tryon_files,
-    tryon_sample,
-    wmt,
-    wmt_job,
-)
-from keras_models import checkpoint_file, h5_file, torch_file
-from pipelines import checkpoints, config, pusher
+from data_prep import imagenet, treebank, wmt
+from data_prep.core import records, text_files
+from data_prep.image import annotations, augmentation, readers, shards
+from data_prep.people import pairs_files, sample_people, sample_reader
+from data_prep.text import job as text_job
+from data_prep.trees import job as tree_job
+from data_prep.trees import tree_files
+from keras_models.weights import checkpoint_file, h5_file, torch_file
+from pipelines.core import config
+from pipelines.serving import pusher
+from pipelines.training import checkpoints
 
 MAX_PIXELS = 1 << 18
 Read = Callable[[bytes], list[str]]
@@ -95,7 +87,7 @@ def _treebank(name: str, *seeds: bytes):
         def read(data):
             path.write_bytes(data)
             blocks = tree_files.scan(tree_files.Source('train', str(path)), str(folder), settings)
-            found = [(block, list(treebank_job.read(block, settings))) for block in blocks]
+            found = [(block, list(tree_job.read(block, settings))) for block in blocks]
             assert all(block.records == len(rows) for block, rows in found), 'a block of other records'
             return [f'{row.file}, line {row.line}, byte {row.offset}: {row.reason}'
                     for _, rows in found for row in rows if row.reason]
@@ -120,13 +112,13 @@ def _ranges(folder):
 
     def read(data):
         path.write_bytes(data)
-        [source] = image_sources.sources('train', str(folder), ['input.tar'])
+        [source] = readers.sources('train', str(folder), ['input.tar'])
         refused = []
-        for found in image_sources.scan(source, str(folder), {}):
-            if isinstance(found, image_sources.Found):
+        for found in readers.scan(source, str(folder), {}):
+            if isinstance(found, readers.Found):
                 refused.append(f'input.tar/{found.name}, byte {found.offset}: {found.reason}')
-            elif isinstance(found, image_sources.Picture):
-                image_sources.read(*found.found[1:4])
+            elif isinstance(found, readers.Picture):
+                readers.read(*found.found[1:4])
         return [ascii(text)[1:-1] for text in refused]  # as JSON has it
     return read, [valid.tar(tarfile.GNU_FORMAT), valid.tar(tarfile.PAX_FORMAT)]
 
@@ -200,16 +192,16 @@ def _pictures(folder):
     path = folder / 'input.jpg'
     settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1,
                                max_pixels=MAX_PIXELS)
-    side = image_input.SIDE
-    known = image_input.Pixels(np.zeros([side, side, 3], np.float32), np.zeros(3), np.eye(3))
-    view = image_input.View(known, 16, (16, 24), False, True, 0.1, 'pixel')
+    side = augmentation.SIDE
+    known = augmentation.Pixels(np.zeros([side, side, 3], np.float32), np.zeros(3), np.eye(3))
+    view = augmentation.View(known, 16, (16, 24), False, True, 0.1, 'pixel')
     shown = tf.function(view.training, input_signature=[
         tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int32), tf.TensorSpec([2], tf.int32)])
 
     def read(data):
         path.write_bytes(data)
-        shard = image_shards.Shard(settings, 'train', {'a': 0}, image_labels.merge([]), {}, {})
-        item = image_shards.Item(str(path), 0, -1, path.name, 'a')
+        shard = shards.Shard(settings, 'train', {'a': 0}, annotations.merge([]), {}, {})
+        item = shards.Item(str(path), 0, -1, path.name, 'a')
         for record in shard.records([item]):
             found = tf.train.Example.FromString(record).features.feature
             size = [found[name].int64_list.value[0] for name in ('height', 'width')]
@@ -229,17 +221,17 @@ def _boxes(name: str, *seeds: bytes):
         def read(data):
             path.write_bytes(data)
             text = None if name.endswith('.xml') else data
-            ranges = list(image_labels.box_ranges(f'a/{name}', str(path), 0, -1, text))
-            shard = image_shards.Shard(settings, 'train', {'a': 0},
-                                       image_labels.merge([image_labels.pack(ranges)]), {}, {})
-            assert len(list(shard.records([image_shards.Item(str(photo), 0, -1, photo.name, 'a')]))) == 1
+            ranges = list(annotations.box_ranges(f'a/{name}', str(path), 0, -1, text))
+            shard = shards.Shard(settings, 'train', {'a': 0},
+                                       annotations.merge([annotations.pack(ranges)]), {}, {})
+            assert len(list(shard.records([shards.Item(str(photo), 0, -1, photo.name, 'a')]))) == 1
             return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
         return read, list(seeds)
     return make
 
 
 def _classes(text: bytes, path: str):
-    return image_labels.labels(text, path, {'1': 'n01440764'})
+    return annotations.labels(text, path, {'1': 'n01440764'})
 
 
 def _labels(name: str, *seeds: bytes):
@@ -249,9 +241,9 @@ def _labels(name: str, *seeds: bytes):
 
         def read(data):
             path.write_bytes(data)
-            text, refused = image_sources.read_small(str(path)), []
-            for how in (image_labels.synsets,) if name.endswith('.mat') else (
-                    image_labels.synsets, image_labels.words, image_labels.annotations, _classes):
+            text, refused = readers.read_small(str(path)), []
+            for how in (annotations.synsets,) if name.endswith('.mat') else (
+                    annotations.synsets, annotations.words, annotations.annotations, _classes):
                 try:
                     how(text, str(path))
                 except records.UserError as error:
@@ -264,18 +256,18 @@ def _labels(name: str, *seeds: bytes):
 def _pairs(folder):
     """A pairs file, and the files it names, of which one person's are there."""
     sample_people.write_people(str(folder), 1, 0, (128, 96))
-    path, folders = folder / 'input_pairs.txt', tryon_files.folders(str(folder / 'train'))
+    path, folders = folder / 'input_pairs.txt', pairs_files.folders(str(folder / 'train'))
 
     def read(data):
         path.write_bytes(data)
         refused = []
-        for pair in tryon_files.pairs(str(path)):
+        for pair in pairs_files.pairs(str(path)):
             if pair.reason:
                 refused.append(f'{path}, line {pair.line}: {pair.reason}')
                 continue
             try:
-                tryon_files.read(folders, pair.person, tryon_files.garment_of(folders, pair.person))
-            except tryon_files.Refused as error:
+                pairs_files.read(folders, pair.person, pairs_files.garment_of(folders, pair.person))
+            except pairs_files.Refused as error:
                 refused.append(f'{path}, {error.path}: {error.reason}')
         return refused
     return read, [(folder / 'train_pairs.txt').read_bytes() * 2, 'a/ö.jpg b.png\r\n'.encode()]
@@ -285,7 +277,7 @@ def _tryon(key: str):
     """A good sample but for one of its files."""
     def make(folder):
         sample_people.write_people(str(folder), 1, 0, (128, 96))
-        good = tryon_files.read(tryon_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')
+        good = pairs_files.read(pairs_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')
         seeds = [good[key].content]
         if key == 'parse':
             labels = Image.open(io.BytesIO(seeds[0]))
@@ -296,8 +288,8 @@ def _tryon(key: str):
 
         def read(data):
             try:
-                tryon_sample.sample({**good, key: tryon_files.File('input', data)}, 40, MAX_PIXELS)
-            except tryon_files.Refused as error:
+                sample_reader.sample({**good, key: pairs_files.File('input', data)}, 40, MAX_PIXELS)
+            except pairs_files.Refused as error:
                 return [f'{error.path}: {error.reason}']
             return []
         return read, seeds
@@ -371,14 +363,14 @@ def _subwords(folder):
     out = folder / 'made'
     seeds = []
     for kind, normal in (('bpe', 'nmt_nfkc'), ('wordpiece', 'nfkc')):
-        settings = wmt_job.subwords.Config(vocab_size=60, subword_kind=kind, normalization=normal)
-        seeds.append(wmt_job.subwords.learn(lines, settings))
+        settings = text_job.subwords.Config(vocab_size=60, subword_kind=kind, normalization=normal)
+        seeds.append(text_job.subwords.learn(lines, settings))
     out.mkdir()
     settings = wmt.Config(train=['a', 'b'], validation=['a', 'b'], test=['a', 'b'], subword_model=str(path))
 
     def read(data):
         path.write_bytes(data)
-        found = wmt_job._take(str(out), settings)
+        found = text_job._take(str(out), settings)
         return [found[1:].decode()] if found.startswith(b'!') else []
     return read, seeds
 

@@ -17,7 +17,7 @@ from google.protobuf import message
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from data_prep import records
+from data_prep.core import records
 
 BIG = st.sampled_from([0, 1, -1, 2 ** 31 - 1, 2 ** 31, 2 ** 32, 2 ** 63 - 1, 2 ** 63, 2 ** 64, -2 ** 63, 10 ** 30])
 NUMBER = st.one_of(BIG, st.integers(-9, 300), st.floats())

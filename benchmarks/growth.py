@@ -36,8 +36,9 @@ from matplotlib.ticker import NullLocator
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks import powers, prepare_scale, side_by_side  # noqa: E402
-from keras_models import classification, transformer  # noqa: E402
-from pipelines import config  # noqa: E402
+from keras_models import transformer  # noqa: E402
+from keras_models.image import classification  # noqa: E402
+from pipelines.core import config  # noqa: E402
 
 VOCABULARY = 37_000
 

@@ -128,7 +128,7 @@ def result(stage: str, root: pathlib.Path) -> dict[str, str]:
             'evaluate': '*/predictions.tfrecord', 'infra_validate': '*/INFRA*'}[stage]
     found = {str(path.relative_to(made)): sha256(path) for path in made.glob(kept) if path.is_file()}
     if stage == 'train':
-        from pipelines import report
+        from pipelines.reporting import report
         run = json.loads((made / 'model_run' / 'run.json').read_text())
         found |= {key: str(run[key]) for key in ('last', 'averaged', 'averaged_checkpoints')}
         found |= {tag: str(points) for tag, points in report.curves(str(made / 'model_run' / 'tensorboard')).items()
@@ -143,7 +143,7 @@ def result(stage: str, root: pathlib.Path) -> dict[str, str]:
 
 def pushed(root: pathlib.Path) -> dict[str, str]:
     """Every version must be whole, and the newest be the exported model."""
-    from pipelines import pusher
+    from pipelines.serving import pusher
     [destination] = [path for path in root.glob('serving/*') if not path.name.endswith('.kit')]
     files = [pusher.verify(version.path)['files'] for version in pusher.versions(str(destination))]
     exported = next(root.glob('export/[0-9]*/model/Format-Serving'))

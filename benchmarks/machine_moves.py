@@ -20,9 +20,9 @@ import time
 import plain_machine
 import tensorflow as tf
 
-from keras_models import lessons
 from keras_models.learning_machine import Machines
-from pipelines import config as configs
+from keras_models.turing import lessons
+from pipelines.core import config as configs
 
 RULES = ('majority', 'learned')
 

@@ -19,9 +19,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from data_prep import records
+from data_prep.core import records
 from keras_models.viton import chain, judge, try_on
-from pipelines import checkpoints, cli, config, pipeline, stage, trainer
+from pipelines.core import cli, config, pipeline, stage
+from pipelines.training import checkpoints, trainer
 
 VARIANTS = {'ALIAS': 'model.alias.masked=5', 'instance': 'model.alias.masked=0'}
 BINS = ('small', 'medium', 'large')

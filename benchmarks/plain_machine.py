@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from data_prep import board_games
-from keras_models.games import noughts
+from data_prep.games import board_games
+from keras_models.turing.games import noughts
 
 CONDITION, WORD, FIRST = 0, 1, 3  # of the indexes; between them, that of thoughts
 FEATURES = 4

@@ -227,7 +227,8 @@ def pipeline_pushers(out: pathlib.Path, destination: str) -> tuple[list[Callable
               for seed in (1, 2)]
     for flags in models:  # to elsewhere: what is watched is watched from its first push on
         subprocess.run([sys.executable, '-m', 'pipelines.run', *flags], check=True)
-    from pipelines import cli, push
+    from pipelines import push
+    from pipelines.core import cli
     models = [[*flags, '--set', f'push.destination={destination}'] for flags in models]
     for flags in models:  # imports, and hashes of sources, once for all forks
         made = cli.open_pipeline(cli.parser('push', '').parse_args(flags))
@@ -242,7 +243,7 @@ def pipeline_pushers(out: pathlib.Path, destination: str) -> tuple[list[Callable
 
 
 def model_pushers(models: list[str], destination: str) -> tuple[list[Callable], Callable]:
-    from pipelines import pusher
+    from pipelines.serving import pusher
     return ([functools.partial(pusher.publish, model, destination, {}) for model in models],
             functools.partial(pusher.rollback, destination))
 

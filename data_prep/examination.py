@@ -9,8 +9,9 @@ from typing import Literal
 
 import tensorflow as tf
 
-from data_prep import board_games, records
-from data_prep.input_pipeline import InputConfig
+from data_prep.core import records
+from data_prep.core.input_pipeline import InputConfig
+from data_prep.games import board_games
 
 SPLITS = ('validation', 'test')
 UNIT = 'positions'

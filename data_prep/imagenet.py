@@ -1,6 +1,6 @@
 """Labelled pictures: what one is, as files, as a tf.Example and as a batch (Krizhevsky et al. 2).
 
-The Beam job is in `imagenet_job.py`, which alone needs Beam.
+The Beam job is in `image/job.py`, which alone needs Beam.
 """
 import dataclasses
 import hashlib
@@ -13,13 +13,15 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import UserError, archives, image_input, images, records, splits
-from data_prep.input_pipeline import InputConfig
+from data_prep import UserError
+from data_prep.core import archives, records, splits
+from data_prep.core.input_pipeline import InputConfig
+from data_prep.image import augmentation, codec
 
 SPLITS = splits.SPLITS
 UNIT = 'images'
 TASK = 'image'
-JOB = 'data_prep.imagenet_job'
+JOB = 'data_prep.image.job'
 LABELS = 'labels.json'
 PIXELS = 'pixels.npz'
 SIDES = ('xmin', 'ymin', 'xmax', 'ymax')  # of boxes, in fractions of width and height
@@ -61,7 +63,7 @@ class Config:
     words: str = ''
     boxes: list[str] = dataclasses.field(default_factory=list)
     resize: int | None = None
-    max_pixels: int = images.MAX_PIXELS
+    max_pixels: int = codec.MAX_PIXELS
     remove_duplicates: bool = False
     max_dead_letters: float = 0.01  # fraction of unreadable images above which preparation stops
     images_per_block: int = 10000  # images read by one Beam element
@@ -109,7 +111,7 @@ class Input(InputConfig):
     al. 2). Training mirrors half of the squares if `flip`, and moves all colours of one along the principal components
     of the training set's, with `colour` for the deviation of alpha (4.1; 0 leaves them). `mean` is what is subtracted:
     that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`). The papers go
-    on with levels of 0 to 255; `deviation` divides them by the deviation of their colour, so that small nets can learn
+    on with levels of 0 to 255; `standardise` divides them by the deviation of their colour, so that small nets can learn
     at larger rates.
 
     With `boxes` a batch also tells where things are: of each square the box it shows most of, in the square's own
@@ -124,7 +126,7 @@ class Input(InputConfig):
     flip: bool = True
     colour: float = 0.1
     mean: Literal['pixel', 'rgb', 'none'] = 'pixel'
-    deviation: bool = False
+    standardise: bool = False
     boxes: bool = False
     box_inside: float = 0.5
 
@@ -145,7 +147,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> `image` float32 [n, crop, crop, 3], less the mean, and
       `label` int32 [n]; with `config.boxes` also `box` float32 [n, 4], its centre, width and height as
-      `image_input.in_square` gives them, NaN where there is none. An empty record becomes zeros, label -1 and NaN. In
+      `augmentation.in_square` gives them, NaN where there is none. An empty record becomes zeros, label -1 and NaN. In
       training every draw follows from the row's seed; otherwise nothing is drawn.
     """
     view = _view(folder, config)
@@ -161,7 +163,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
     def locate(size, seed, boxes):
         place = view.drawn(size, seed) if training else view.middle(size)
-        return image_input.in_square(boxes, place, config.crop, config.box_inside)
+        return augmentation.in_square(boxes, place, config.crop, config.box_inside)
 
     def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
         del length
@@ -234,11 +236,11 @@ def examples(serialized: list[bytes]) -> tuple[list[bytes], dict[str, list]]:
         'target': text['class'], 'file': text['file'], 'kind': text['kind'], 'boxes': boxes}
 
 
-def _view(folder: str, config: Input) -> image_input.View:
+def _view(folder: str, config: Input) -> augmentation.View:
     arrays = np.load(io.BytesIO(_content(folder, PIXELS)), allow_pickle=False)
-    pixels = image_input.Pixels(arrays['mean_image'], arrays['mean_rgb'], arrays['covariance'])
-    return image_input.View(pixels, config.crop, (config.scales[0], config.scales[-1]), config.square, config.flip,
-                            config.colour, config.mean, config.deviation)
+    pixels = augmentation.Pixels(arrays['mean_image'], arrays['mean_rgb'], arrays['covariance'])
+    return augmentation.View(pixels, config.crop, (config.scales[0], config.scales[-1]), config.square, config.flip,
+                            config.colour, config.mean, config.standardise)
 
 
 def _content(folder: str, name: str) -> bytes:

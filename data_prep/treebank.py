@@ -1,7 +1,7 @@
 """Treebanks: sentences and their constituency trees, as files, as tf.Examples and as batches (Vaswani et al. 6.3).
 
 A pair of wmt's, whose source is the words and whose target the linear form of the tree (`trees.py`), so that what
-trains and decodes is what translates. The Beam job is in `treebank_job.py`, which alone needs Beam.
+trains and decodes is what translates. The Beam job is in `trees/job.py`, which alone needs Beam.
 """
 import dataclasses
 import os
@@ -9,15 +9,18 @@ from typing import Literal
 
 import tensorflow as tf
 
-from data_prep import splits, subwords, trees, wmt
-from data_prep.input_pipeline import InputConfig
+from data_prep import wmt
+from data_prep.core import splits
+from data_prep.core.input_pipeline import InputConfig
+from data_prep.text import subwords
+from data_prep.trees import trees
 
 SPLITS = wmt.SPLITS
 LENGTHS = wmt.LENGTHS
 SUBWORDS = wmt.SUBWORDS
 UNIT = 'trees'
 TASK = 'tree'
-JOB = 'data_prep.treebank_job'
+JOB = 'data_prep.trees.job'
 METRICS = ('complete_match', 'well_formed', 'bracket_precision', 'bracket_recall', 'right_branching_f1', 'bracket_f1')
 Input = InputConfig
 decoder, decode = wmt.decoder, wmt.decode
@@ -71,7 +74,7 @@ class Config(subwords.Config):
     def files(self, split: str) -> list[str]:
         """What a split is made of: files, and of what lies in an archive, the archive. Elsewhere than on this machine
         nothing is looked for: there it is folders, too, and for a pattern the folder it begins in."""
-        from data_prep import tree_files
+        from data_prep.trees import tree_files
         found = list[str]()
         for path in [*getattr(self, split), *(self.extra if split == 'train' else [])]:
             path = os.path.join(self.folder, path)
@@ -82,7 +85,7 @@ class Config(subwords.Config):
 
 def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
     """What a served parser needs of the data set: its subwords, and the way from linear forms to trees."""
-    from data_prep import tree_graph
+    from data_prep.trees import tree_graph
     del config
     return tree_graph.Parser(wmt.subword_model(folder))
 
@@ -93,7 +96,7 @@ def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:
     Returns:
       What a model is asked, the words; and all text by column: `source`, `target`, the tree in brackets, and `kind`.
     """
-    from data_prep import tree_graph
+    from data_prep.trees import tree_graph
     asked, columns = wmt.examples(serialized)
     if asked:
         found, _ = tree_graph.delinearise(tf.constant(asked), tf.constant(columns['target']))

@@ -1,6 +1,6 @@
 """Try-on: people, garments and which person wears which, as files, as a tf.Example and as a batch (Choi et al. 2021).
 
-The Beam job is in `tryon_job.py`, which alone needs Beam.
+The Beam job is in `people/job.py`, which alone needs Beam.
 """
 import dataclasses
 import json
@@ -11,13 +11,15 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from data_prep import image_input, person, person_official, records, splits
-from data_prep.input_pipeline import InputConfig
+from data_prep.core import records, splits
+from data_prep.core.input_pipeline import InputConfig
+from data_prep.image import augmentation
+from data_prep.people import person, person_official
 
 SPLITS = splits.SPLITS
 UNIT = 'images'
 TASK = 'try_on'
-JOB = 'data_prep.tryon_job'
+JOB = 'data_prep.people.job'
 
 
 @dataclasses.dataclass
@@ -76,10 +78,10 @@ class Config:
 
     def files(self, split: str) -> list[str]:
         """A split's pairs files and, on this machine, the folders with what they name, whose times tell of changes."""
-        from data_prep import tryon_files
+        from data_prep.people import pairs_files
         paths = [os.path.join(self.folder, name) for name in getattr(self, split)]
-        roots = [tryon_files.root(path) for path in paths if '://' not in path]
-        below = [os.path.join(root, name) for root in roots for names in tryon_files.FOLDERS.values() for name in names]
+        roots = [pairs_files.root(path) for path in paths if '://' not in path]
+        below = [os.path.join(root, name) for root in roots for names in pairs_files.FOLDERS.values() for name in names]
         return list(dict.fromkeys([*paths, *filter(os.path.isdir, below)]))
 
 
@@ -139,12 +141,12 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
 def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor, grey: float) -> dict[str, tf.Tensor]:
     """A record's pictures as a net sees them."""
-    image, cloth = (image_input.decoded(stored[name]) for name in ('image', 'cloth'))
+    image, cloth = (augmentation.decoded(stored[name]) for name in ('image', 'cloth'))
     parse, agnostic_parse, removed, mask = (tf.io.decode_png(stored[name], 1)[..., 0] for name in (
         'parse', 'agnostic_parse', 'removed', 'cloth_mask'))
     # A pose map's colours tell left from right, so for a mirror it is drawn anew.
     pose = tf.cond(flip, lambda: person.pose_map(person.exchanged(stored['keypoints']), tf.shape(image)[:2]),
-                   lambda: image_input.decoded(stored['pose']))
+                   lambda: augmentation.decoded(stored['pose']))
     shown = _sample(image, parse, removed > 0, agnostic_parse, pose, cloth, mask, size, grey)
 
     def mirror():
@@ -177,7 +179,7 @@ def _unit(pixels: tf.Tensor) -> tf.Tensor:
 
 def _picture(pixels: tf.Tensor, size: list[int]) -> tf.Tensor:
     whole = tf.shape(pixels)[:2]
-    shown = tf.cond(tf.reduce_all(whole == size), lambda: pixels, lambda: image_input.resampled(
+    shown = tf.cond(tf.reduce_all(whole == size), lambda: pixels, lambda: augmentation.resampled(
         pixels, whole, tf.constant(size), tf.zeros_like(whole), tf.constant(size)))
     return tf.ensure_shape(shown, [*size, 3])
 
@@ -216,7 +218,7 @@ class Assets:
           InvalidArgumentError: a file cannot be read, sizes differ, or there is not one person with neck and shoulders;
             where the rules are `official`, there are none, or the first has no two hips.
         """
-        pixels, labels = image_input.decoded(image), person.parse_map(parse)
+        pixels, labels = augmentation.decoded(image), person.parse_map(parse)
         points, people = person.keypoints(pose_json)
         official = self._rules == 'official'
         checked = [
@@ -234,10 +236,10 @@ class Assets:
             removed, agnostic_parse = person_official.agnostic_in_graph(labels, exact)
         else:
             removed, agnostic_parse = person.agnostic(labels, points, self._padding)
-        pose = tf.cond(pose_image != '', lambda: image_input.decoded(pose_image),
+        pose = tf.cond(pose_image != '', lambda: augmentation.decoded(pose_image),
                        lambda: person.pose_map(points, tf.shape(labels)))
         mask = tf.io.decode_jpeg(cloth_mask, 1)[..., 0]  # reads PNG as well
-        return _sample(pixels, labels, removed, agnostic_parse, pose, image_input.decoded(cloth), mask, list(self.size),
+        return _sample(pixels, labels, removed, agnostic_parse, pose, augmentation.decoded(cloth), mask, list(self.size),
                        GREY[self._rules])
 
 

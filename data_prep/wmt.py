@@ -1,6 +1,6 @@
 """Parallel text: what a pair of sentences is, as files, as a tf.Example and as a batch (Vaswani et al. 5.1).
 
-The Beam job is in `wmt_job.py`, which alone needs Beam.
+The Beam job is in `text/job.py`, which alone needs Beam.
 """
 import dataclasses
 import hashlib
@@ -10,15 +10,17 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from data_prep import UserError, archives, records, subwords
-from data_prep.input_pipeline import InputConfig
+from data_prep import UserError
+from data_prep.core import archives, records
+from data_prep.core.input_pipeline import InputConfig
+from data_prep.text import subwords
 
 SPLITS = ('train', 'validation', 'test')
 LENGTHS = ('inputs', 'targets')
 SUBWORDS = 'subwords.model'
 UNIT = 'pairs'
 TASK = 'text'
-JOB = 'data_prep.wmt_job'
+JOB = 'data_prep.text.job'
 Input = InputConfig
 
 
@@ -36,7 +38,7 @@ class Config(subwords.Config):
     With `header`, a table's first row is none of its pairs but names its columns, and `columns` may tell what source,
     target and kind are made of: `{source: '{Instruction} {Input}', target: '{Response}'}`.
 
-    `samples: cldr` stands for files: the corpus `data_prep/samples.py` makes. Training pairs longer than `max_length`
+    `samples: cldr` stands for files: the corpus `data_prep/text/samples.py` makes. Training pairs longer than `max_length`
     subwords on either side are filtered; validation and test keep every pair. Training pairs that are also in
     validation or test, exactly but for white space at the ends, are counted, and filtered if `remove_duplicates`
     (the paper does not say that it did).

@@ -14,7 +14,7 @@ from PIL import Image
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from data_prep import sample_people  # noqa: E402
+from data_prep.people import sample_people  # noqa: E402
 
 IMAGES = ROOT / 'docs' / 'images'
 STYLE = '''<style>

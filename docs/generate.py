@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
-from pipelines import config as configs  # noqa: E402
+from pipelines.core import config as configs  # noqa: E402
 
 NOTE = '<!-- Written by docs/generate.py from the code. Do not edit: run `python docs/generate.py`. -->'
 SECTIONS = {'train': configs.TrainConfig, 'export': configs.ExportConfig, 'evaluate': configs.EvaluateConfig,

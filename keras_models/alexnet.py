@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import classification, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import (
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import (
     Cost,
     convolution_cost,
     dense_cost,
@@ -19,10 +19,11 @@ from keras_models.layers import (
     three_dense_activations,
     three_dense_logits,
 )
+from keras_models.image import classification
 
 
 class Convolution(NamedTuple):
-    """`apart`: its kernels see only the maps of their own tower. `bias`: the initial one (section 5). `deviation`: that
+    """`apart`: its kernels see only the maps of their own tower. `bias`: the initial one (section 5). `stddev`: that
     of its first weights, where it is not the configuration's."""
     kernels: int
     size: int
@@ -31,7 +32,7 @@ class Convolution(NamedTuple):
     bias: float = 0.0
     normalised: bool = False
     pooled: bool = False
-    deviation: float | None = None
+    stddev: float | None = None
 
 
 class Net(NamedTuple):
@@ -63,11 +64,11 @@ NETS = {
     # The four layers of 3.1 and 3.3, which footnote 3 leaves to cuda-convnet: layers-conv-local-11pct.cfg there. Its
     # normalization came after the first pooling and over nine maps; here it is as 3.3 and 3.5 have it.
     'cifar10': Net({
-        'conv1': Convolution(64, 5, normalised=True, pooled=True, deviation=1e-4),
-        'conv2': Convolution(64, 5, normalised=True, pooled=True, deviation=0.01),
+        'conv1': Convolution(64, 5, normalised=True, pooled=True, stddev=1e-4),
+        'conv2': Convolution(64, 5, normalised=True, pooled=True, stddev=0.01),
     }, {
-        'local3': Convolution(64, 3, deviation=0.04),
-        'local4': Convolution(32, 3, deviation=0.04),
+        'local3': Convolution(64, 3, stddev=0.04),
+        'local4': Convolution(32, 3, stddev=0.04),
     }, pad=(0, 0), pooling='SAME', smallest=1),
 }
 DENSE = 4096
@@ -81,7 +82,7 @@ class Config(rules.Descent):
 
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
     `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare. `weights:
-    normal` draws from N(0, deviation^2) and sets some biases to 1, as section 5; `glorot` is Glorot & Bengio's 2010,
+    normal` draws from N(0, stddev^2) and sets some biases to 1, as section 5; `glorot` is Glorot & Bengio's 2010,
     with biases of 0: with those of 1, half this net was at chance for twenty classes after 400 steps at 0.002 to 0.03.
     """
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
@@ -93,7 +94,7 @@ class Config(rules.Descent):
     normalisation: bool = True
     dropout: float = 0.5  # share of the dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    deviation: float = 0.01  # of the normal distribution weights are drawn from
+    stddev: float = 0.01  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
         if self.crop and self.crop < self.net.smallest:
@@ -157,20 +158,20 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     assert c.classes
     one = float(c.weights == 'normal')
 
-    def weights(deviation: float | None = None):
+    def weights(stddev: float | None = None):
         if c.weights == 'glorot':
             return initializers.glorot()
-        return initializers.fixed(c.deviation if deviation is None else deviation)
+        return initializers.fixed(c.stddev if stddev is None else stddev)
     for name, each in net.convolutions.items():
         kernels, bias = even(each.kernels, c.width), keras.initializers.Constant(each.bias * one)
         if each.apart and c.towers == 2:
-            made.append(Towers(kernels, each.size, c.activation, weights(each.deviation), bias, name))
+            made.append(Towers(kernels, each.size, c.activation, weights(each.stddev), bias, name))
         else:
             made.append(keras.layers.Conv2D(
                 kernels, each.size, each.stride, 'same' if each.stride == 1 else 'valid', activation=c.activation,
-                kernel_initializer=weights(each.deviation), bias_initializer=bias, name=name))
+                kernel_initializer=weights(each.stddev), bias_initializer=bias, name=name))
     if net.local:
-        made += [LocallyConnected(even(each.kernels, c.width), each.size, c.activation, weights(each.deviation), name)
+        made += [LocallyConnected(even(each.kernels, c.width), each.size, c.activation, weights(each.stddev), name)
                  for name, each in net.local.items()]
         made.append(keras.layers.Dense(c.classes, kernel_initializer=weights(), name='fc5'))
     else:
@@ -261,7 +262,7 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
     return {'classifier': rules.descent(config, spared)}
 
 
-UNIT, METRICS = classification.UNIT, classification.METRICS
+THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn = classification.build, classification.loss_fn
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

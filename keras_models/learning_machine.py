@@ -2,7 +2,7 @@
 
 A population of machines: one machine is a row of every tensor, and a step is taken by all of them at once. What a
 machine is made of stands here part by part, each with the passage it comes from; how it is taught, and what a game is,
-it does not know (`keras_models/school.py`, `keras_models/games`).
+it does not know (`keras_models/school.py`, `keras_models/turing/games`).
 """
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from keras_models import games
+from keras_models.turing import games
 
 PLEASURE, PAIN = 1, -1  # the two keys
 NONE = -1  # no key of an index, no time
@@ -21,7 +21,7 @@ class Config:
     """How the machines are built.
 
     Attributes:
-      game, options: what they are taught, and its parameters (`keras_models/games`).
+      game, options: what they are taught, and its parameters (`keras_models/turing/games`).
       machines: in the population.
       memory: moments a machine remembers; beyond them the earliest are forgotten.
       cards: of every index; features that share one lie on one chain.

@@ -11,17 +11,18 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, boxes, classification, vgg
-from keras_models import optimizers as rules
-from keras_models.classification import flops_per_unit, macs, parameters  # noqa: F401 (as a paper has them)
+from keras_models import ModelError, vgg
+from keras_models.core import optimizers as rules
+from keras_models.image import boxes, classification
+from keras_models.image.classification import flops_per_unit, macs, parameters  # noqa: F401 (as a paper has them)
 from keras_models.vgg import PRESETS, convolutions, dense, score_map  # noqa: F401
 
-UNIT = classification.UNIT
+THROUGHPUT_UNIT = classification.THROUGHPUT_UNIT
 TASKS, ENDS_IN_DENSE_LAYERS = ('image',), True
 SERVING, SCORER = 'keras_models.image.localiser', 'keras_models.image.box_scorer'
 STRIDE = 32  # pixels from one place of the dense view to the next: five poolings
 CORRECT = 0.5  # a box is right if it has more than this in common with a true one: ILSVRC's criterion
-STARTS_AS = {'localiser': 'classifier'}  # a localisation net begins as a classifier did end
+WARM_START_NAMES = {'localiser': 'classifier'}  # a localisation net begins as a classifier did end
 LAST = 'fc8'
 
 # Table 8: percent of wrong boxes of the central crop for the right class, by what is fine-tuned and learned; S = 384.
@@ -116,7 +117,7 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
             {'box_error': total(~(common > CORRECT)), 'mean_iou': total(common)})
 
 
-def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
+def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
     """Begins with a classification net ('trained on the same scales'; A.1), the last layer as it was drawn.
 
     Args:
@@ -136,4 +137,4 @@ def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]
     return {'localiser': {name: value for name, value in found.items() if not name.startswith(f'{LAST}/')}}
 
 
-foreign_weights = {'.h5': keras_weights}
+weight_readers = {'.h5': keras_weights}

@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import classification, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import Cost, Dropout, convolution_cost, dense_cost, even
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import Cost, Dropout, convolution_cost, dense_cost, even
+from keras_models.image import classification
 
 Variant = Literal[14, 30, 'A', 'B', 'C']
 
@@ -302,7 +303,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-5 error, %'), rows
 
 
-UNIT, METRICS = classification.UNIT, classification.METRICS
+THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

@@ -1,7 +1,7 @@
 """What a paper's module offers the pipelines: all functions and names they ask for, and what absence stands for.
 
 A paper is a module of plain functions. `ModelSpec` names them; it is filled in from the module once, when a
-configuration is read (`pipelines/roles.py`), and nothing else looks into the module by name. `docs/adding-a-paper.md`
+configuration is read (`pipelines/core/roles.py`), and nothing else looks into the module by name. `docs/adding-a-paper.md`
 writes such a module from nothing.
 """
 import dataclasses
@@ -37,18 +37,18 @@ class ModelSpec:
     The module says:
       name, title: the module, and the first line of its docstring, which names the paper.
       tasks: TASKS, the kinds of data whose batches it learns from.
-      unit: UNIT, what its rate counts, in the plural: that of the first loss's normaliser.
+      unit: THROUGHPUT_UNIT, what its rate counts, in the plural: that of the first loss's normaliser.
       config: Config, a dataclass of the keys of `model`. A key that is None by default takes the data's of that name.
       build: (config) -> nets by name.
       loss_fn: (nets, batch, seed, training, config) -> losses and metrics, each name -> (sum, normaliser). `losses[k]`
         moves the trainable variables of `nets[k]` alone. None for what `stages` has learn otherwise.
       optimizers: (config) -> optimizers by the names of the nets that learn. None likewise.
-      metrics: METRICS, those of `pipelines/metrics.py` that evaluation computes, the one shown by slice last; empty if
+      metrics: METRICS, those of `pipelines/evaluation/metrics.py` that evaluation computes, the one shown by slice last; empty if
         the data or the scorer has its own.
       presets: PRESETS, values of several keys at once, by the value of the key `preset`.
       preset_values: (config) -> what the presets of several networks change, for `--explain`: preset or 'this run' ->
         key -> value; None where `presets` says it all.
-      stages: INSTEAD, the stage that takes another's place: {'train': 'educate'}.
+      stages: STAGE_OVERRIDES, the stage that takes another's place: {'train': 'educate'}.
       discriminators: (config) -> nets that learn beside those of `build` and are neither exported nor asked.
       frozen: (config) -> nets that losses ask and nothing trains.
       files: (config) -> the files `frozen` reads, looked for before anything runs.
@@ -58,23 +58,23 @@ class ModelSpec:
       flops_per_unit: (config) -> training operations a unit; None likewise.
       costs, macs: (config) -> layers with their operations, and their multiply-adds together; what plots of cost need.
       table: (config) -> header and rows of the paper's own table, for `--explain`; None if this is not its net.
-      warm_start: start_from, (nets, weights) sets nets from weights of another net of the paper; None takes none.
-      warm_start_names: STARTS_AS, what a net was called there.
-      weight_readers: foreign_weights, readers of others' files by suffix: (path, config) -> net -> name -> array.
+      warm_start: warm_start, (nets, weights) sets nets from weights of another net of the paper; None takes none.
+      warm_start_names: WARM_START_NAMES, what a net was called there.
+      weight_readers: weight_readers, readers of others' files by suffix: (path, config) -> net -> name -> array.
       dense_layers_apart: ENDS_IN_DENSE_LAYERS, whether its nets are convolutions that end in dense layers, so that
         `train.dense_layers: one_device` can keep those on one device.
       check_game: (config, game, options) refuses another game than the data set's; for what plays.
 
     The module that `SERVING` names says how a trained model is asked:
-      inference: Inference, a dataclass of the keys of `inference`, with `words()` for the model card.
+      inference: Inference, a dataclass of the keys of `inference`, with `describe()` for the model card.
       serving: (nets, config, inference, assets, jit) -> the tf.Module that is exported, with `signatures()`.
       predict: (loaded model, inputs, batch_size, jit) -> a dict of answers an input.
       check: (config, inference) refuses what could not be exported or asked.
-      exported_models: MODELS, keys of `inference` that name exported models, which go into the one that is exported.
-      at_once: AT_ONCE, batches that `predict` computes at the same time on a CPU.
+      exported_models: EXPORTED_MODELS, keys of `inference` that name exported models, which go into the one that is exported.
+      max_concurrent_batches: MAX_CONCURRENT_BATCHES, batches that `predict` computes at the same time on a CPU.
 
-    The module that `SCORER` names has a `Judge` (see `Scorer`), for answers that no metric of
-    `pipelines/metrics.py` compares; empty for all others.
+    The module that `SCORER` names has a `Scorer` (see `Scorer`), for answers that no metric of
+    `pipelines/evaluation/metrics.py` compares; empty for all others.
     """
     name: str
     title: str
@@ -82,7 +82,7 @@ class ModelSpec:
     scorer_module: str
     config: type = offered('Config')
     tasks: tuple[Task, ...] = offered('TASKS')
-    unit: str = offered('UNIT')
+    unit: str = offered('THROUGHPUT_UNIT')
     build: Callable[[Any], dict] = offered('build')
     inference: type = offered('Inference', 'SERVING')
     serving: Callable = offered('serving', 'SERVING')
@@ -92,7 +92,7 @@ class ModelSpec:
     metrics: tuple[str, ...] = offered('METRICS', default=())
     presets: Mapping[str, dict] = offered('PRESETS', default_factory=dict)
     preset_values: Callable[[Any], dict] | None = offered('preset_values', default=None)
-    stages: Mapping[str, str] = offered('INSTEAD', default_factory=dict)
+    stages: Mapping[str, str] = offered('STAGE_OVERRIDES', default_factory=dict)
     discriminators: Callable[[Any], dict] = offered('discriminators', default=_none)
     frozen: Callable[[Any], dict] = offered('frozen', default=_none)
     files: Callable[[Any], list[str]] = offered('files', default=_nothing)
@@ -103,18 +103,18 @@ class ModelSpec:
     costs: Callable[[Any], list] | None = offered('costs', default=None)
     macs: Callable[[Any], int] | None = offered('macs', default=None)
     table: Callable[[Any], tuple | None] = offered('table', default=lambda config: None)
-    warm_start: Callable | None = offered('start_from', default=None)
-    warm_start_names: Mapping[str, str] = offered('STARTS_AS', default_factory=dict)
-    weight_readers: Mapping[str, Callable] = offered('foreign_weights', default_factory=dict)
+    warm_start: Callable | None = offered('warm_start', default=None)
+    warm_start_names: Mapping[str, str] = offered('WARM_START_NAMES', default_factory=dict)
+    weight_readers: Mapping[str, Callable] = offered('weight_readers', default_factory=dict)
     dense_layers_apart: bool = offered('ENDS_IN_DENSE_LAYERS', default=False)
     check_game: Callable | None = offered('check_game', default=None)
     check: Callable[[Any, Any], None] = offered('check', 'SERVING', default=lambda config, inference: None)
-    exported_models: tuple[str, ...] = offered('MODELS', 'SERVING', default=())
-    at_once: int = offered('AT_ONCE', 'SERVING', default=1)
+    exported_models: tuple[str, ...] = offered('EXPORTED_MODELS', 'SERVING', default=())
+    max_concurrent_batches: int = offered('MAX_CONCURRENT_BATCHES', 'SERVING', default=1)
 
 
 class Scorer(Protocol):
-    """Compares a model's answers with what is true, example by example: the `Judge` of a module named by SCORER.
+    """Compares a model's answers with what is true, example by example: the `Scorer` of a module named by SCORER.
 
     Made of the files `evaluate.networks` names and the model's configuration.
 

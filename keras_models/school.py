@@ -7,14 +7,16 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_models import ModelError, games, layers, learning_machine
+from keras_models import ModelError, learning_machine
+from keras_models.core import layers
 from keras_models.learning_machine import Machines
-from keras_models.lessons import Term, opponents
+from keras_models.turing import games
+from keras_models.turing.lessons import Term, opponents
 
-UNIT = 'games'
+THROUGHPUT_UNIT = 'games'
 TASKS = ('play',)
-SERVING = SCORER = 'keras_models.educated'
-INSTEAD = {'train': 'educate'}  # the stage that takes another's place
+SERVING = SCORER = 'keras_models.turing.educated'
+STAGE_OVERRIDES = {'train': 'educate'}  # the stage that takes another's place
 
 
 @dataclasses.dataclass
@@ -78,7 +80,7 @@ def build(config: Config) -> dict[str, tf.Module]:
 
 def parameters(config: Config) -> int:
     """Numbers in a population's memories, indexes and tapes."""
-    return layers.numbers(Machines(config))
+    return layers.count_params(Machines(config))
 
 
 def check_game(config: Config, game: str, options: dict) -> None:

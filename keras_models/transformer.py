@@ -2,7 +2,7 @@
 
 Names are the paper's symbols. `Stacks` holds encoder and decoder as plain functions over the layers of
 `layers(config)`: called on Keras tensors they make the functional model that is trained, called on tensors they decode
-(`keras_models/translator.py`). Training and cached decoding are therefore the same code.
+(`keras_models/text/translator.py`). Training and cached decoding are therefore the same code.
 """
 import dataclasses
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from typing import Literal
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import losses
-from keras_models import optimizers as rules
-from keras_models.layers import Dropout, seed_input
+from keras_models.core import losses
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import Dropout, seed_input
 
 PAD, BOS, EOS = 0, 1, 2
-UNIT = 'tokens'
-TASKS, SERVING = ('text', 'tree'), 'keras_models.translator'
+THROUGHPUT_UNIT = 'tokens'
+TASKS, SERVING = ('text', 'tree'), 'keras_models.text.translator'
 METRICS = ('bleu', 'bleu_tokenised', 'exact_match')  # the last is the one shown by slice
 
 # Where tensor2tensor's transformer_base_v3, the code behind the published results, differs from the paper's text.

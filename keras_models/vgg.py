@@ -7,9 +7,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, classification, h5_file, initializers
-from keras_models import optimizers as rules
-from keras_models.layers import (
+from keras_models import ModelError
+from keras_models.core import initializers
+from keras_models.core import optimizers as rules
+from keras_models.core.layers import (
     Cost,
     convolution_cost,
     dense_cost,
@@ -20,6 +21,8 @@ from keras_models.layers import (
     three_dense_logits,
     three_dense_score_map,
 )
+from keras_models.image import classification
+from keras_models.weights import h5_file
 
 Variant = Literal['A', 'A-LRN', 'B', 'C', 'D', 'E']
 
@@ -64,7 +67,7 @@ RESULTS: dict[Variant, tuple] = {
 
 # 'Zero mean and 10^-2 variance' (3.1) is a deviation of 0.1, from which nothing can be learned: A's first loss is near
 # 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then it is ln 1000.
-PRESETS: dict[str, dict] = {'paper': {}, 'official': {'deviation': 0.01}}
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01}}
 
 # A's first four convolutions stand where the deeper nets have these, of the same sizes; and its dense layers (3.1).
 FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
@@ -73,7 +76,7 @@ FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
 @dataclasses.dataclass
 class Config(rules.Descent):
     """Configuration `variant` of table 1. `classes` and `crop` are the data's when left empty; `width` multiplies every
-    channel count but the classes. `weights: normal` draws from N(0, deviation^2); `glorot` is what the authors found
+    channel count but the classes. `weights: normal` draws from N(0, stddev^2); `glorot` is what the authors found
     later to need no pre-initialisation."""
     preset: Literal['paper', 'official'] = 'paper'  # paper, or the settings of the published code
     variant: Variant = 'D'
@@ -82,7 +85,7 @@ class Config(rules.Descent):
     width: float = 1.0
     dropout: float = 0.5  # share of the dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    deviation: float = 0.1  # of the normal distribution weights are drawn from
+    stddev: float = 0.1  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
         if self.crop and self.crop < 32:
@@ -109,7 +112,7 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     assert c.classes
 
     def weights():
-        return initializers.glorot() if c.weights == 'glorot' else initializers.fixed(c.deviation)
+        return initializers.glorot() if c.weights == 'glorot' else initializers.fixed(c.stddev)
     made = [keras.layers.Conv2D(channels, size, padding='same', activation='relu', kernel_initializer=weights(),
                                 name=name) for name, size, channels in steps(c) if channels]
     made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights)
@@ -132,7 +135,7 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
 dense, score_map, activations = three_dense_logits, three_dense_score_map, three_dense_activations
 
 
-def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
+def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
     """Pre-initialisation (3.1): the first four convolutional layers and the last three dense ones become net A's; the
     layers in between stay as they were drawn.
 
@@ -148,7 +151,7 @@ def start_from(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.nda
 
 
 def take_over(variables: list[tf.Variable], weights: dict[str, np.ndarray], remedy: str) -> None:
-    """Sets variables to the weights of their names; raises as `start_from`, and then none was set."""
+    """Sets variables to the weights of their names; raises as `warm_start`, and then none was set."""
     ours = {variable.name.split(':')[0]: variable for variable in variables}
     for name, variable in ours.items():
         found, shape = weights[name].shape if name in weights else 'nothing', tuple(variable.shape)
@@ -184,7 +187,7 @@ def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]
                            for part, value in zip(('kernel', 'bias'), found[layer])}}
 
 
-foreign_weights = {'.h5': keras_weights}
+weight_readers = {'.h5': keras_weights}
 
 
 def _shapes(config: Config) -> dict[str, list[tuple[int, ...]]]:
@@ -234,7 +237,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-1 error, %', 'top-5 error, %'), rows
 
 
-UNIT, METRICS = classification.UNIT, classification.METRICS
+THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True

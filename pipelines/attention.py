@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from data_prep import UserError
-from pipelines import cli
+from pipelines.core import cli
 
 KINDS = {('encoder', 'self_attention'): 'Encoder, self-attention',
          ('decoder', 'self_attention'): 'Decoder, self-attention',
@@ -27,10 +27,13 @@ def look(pipeline, sentence: str, target: str = '') -> tuple[dict, list[str], li
     """
     import tensorflow as tf
 
-    from data_prep import records, subwords, wmt
-    from keras_models import attention_maps, transformer, translator
-    from pipelines import checkpoints
-    from pipelines import config as configs
+    from data_prep import wmt
+    from data_prep.core import records
+    from data_prep.text import subwords
+    from keras_models import transformer
+    from keras_models.text import attention_maps, translator
+    from pipelines.core import config as configs
+    from pipelines.training import checkpoints
     if pipeline.config.model_spec.name != transformer.__name__:
         raise UserError(f'{pipeline.config.model_spec.name} has no attention; give a configuration whose model '
                         'is keras_models.transformer.')
@@ -116,8 +119,8 @@ def write(weights: dict, source: Sequence[str], target: Sequence[str], folder: s
     """The page, and PNGs beside it. Returns the page's path."""
     import html
 
-    from data_prep import records
-    from pipelines import figures
+    from data_prep.core import records
+    from pipelines.reporting import figures
     os.makedirs(folder, exist_ok=True)
     parts = [f'<!DOCTYPE html><meta charset="utf-8"><title>Attention</title><style>{STYLE}</style>',
              f'<h1>{html.escape(" ".join(source))} → {html.escape(" ".join(target))}</h1>']

@@ -7,11 +7,11 @@ With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
 """
 import sys
 
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 
 
 def execute(context: stage.Context) -> None:
-    from pipelines import education
+    from pipelines.training import education
     found = education.educate(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
     context.properties.update(found)
 
@@ -44,7 +44,7 @@ def main(argv=None) -> None:
     def work():
         pipeline = cli.open_pipeline(args)
         STAGE.check(pipeline.config)
-        from pipelines import teacher
+        from pipelines.training import teacher
         teacher.teach(pipeline, sys.stdin, sys.stdout)
     cli.run_command(work)
 

@@ -6,7 +6,7 @@
 Predictions of candidate and baseline are made once and written as two features; TFMA reads them through two SavedModels
 that only pick a column (its model-less mode cannot compare with a baseline). No threshold at all means no blessing.
 
-Where a model's answers are pictures, its module has a `Judge` that compares them, and TFMA sees the numbers it gives.
+Where a model's answers are pictures, its module has a `Scorer` that compares them, and TFMA sees the numbers it gives.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 
 from data_prep import UserError
-from pipelines import cli, roles, stage
+from pipelines.core import cli, roles, stage
 from pipelines.evaluation import scorers
 from pipelines.serving.layout import FORMAT
 
@@ -24,9 +24,9 @@ _BLOCK = 2048  # examples held in memory at once
 
 
 def execute(context: stage.Context) -> None:
-    from data_prep import records
-    from pipelines import report
-    from pipelines.pipeline import fresh
+    from data_prep.core import records
+    from pipelines.core.pipeline import fresh
+    from pipelines.reporting import report
     config = context.config
     evaluation, blessing = fresh(context.outputs['evaluation']), fresh(context.outputs['blessing'])
     split = records.open_split(context.inputs['examples'].uri, config.evaluate.split)
@@ -82,11 +82,11 @@ def write_predictions(config, split, saved_models: dict[str, str], path: str) ->
     """
     import tensorflow as tf
 
-    from pipelines import preparation
+    from pipelines.core import compatibility
     from pipelines.serving import saved_model
     models = {name: saved_model.load(folder) for name, folder in saved_models.items()}
     for name, folder in saved_models.items():
-        preparation.check(os.path.dirname(folder), models[name].description, config.data,
+        compatibility.check(os.path.dirname(folder), models[name].description, config.data,
                           'export it again' if name == 'candidate' else 'remove it, and nothing is compared with it')
     judges = {name: judge for name in models if (judge := scorers.scorer(config))}
     for name, folder in saved_models.items():
@@ -155,8 +155,8 @@ def account(config, judges: dict, folder: str) -> dict:
     judge kept."""
     import tensorflow as tf
 
-    from data_prep import records
-    from pipelines import metrics
+    from data_prep.core import records
+    from pipelines.evaluation import metrics
     if 'candidate' not in judges:
         return {'protocol': {name: metrics.protocol(name, config.data) for name in scorers.names(config)},
                 'missing': []}
@@ -228,7 +228,7 @@ def tfma_config(config, models: list[str]):
     """The configuration's metrics, slices and thresholds as TFMA's EvalConfig."""
     import tensorflow_model_analysis as tfma
 
-    from pipelines import metrics
+    from pipelines.evaluation import metrics
     specs = [tfma.ModelSpec(name=name if len(models) > 1 else '', signature_name='serving_default',
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
@@ -337,7 +337,7 @@ def compared_with(pipeline) -> dict:
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
                     sections=('model', 'evaluate'),
-                    roles=('data', 'model', 'serving', 'scorer'), also=compared_with, check=check)
+                    roles=('data', 'model', 'serving', 'scorer'), extra_inputs=compared_with, check=check)
 
 
 def main(argv=None) -> None:

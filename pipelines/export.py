@@ -11,18 +11,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
 
 def execute(context: stage.Context) -> None:
     import tensorflow as tf
 
-    from data_prep import records
-    from keras_models import layers
-    from pipelines import checkpoints
-    from pipelines.pipeline import fresh
+    from data_prep.core import records
+    from keras_models.core import layers
+    from pipelines.core.pipeline import fresh
     from pipelines.serving.hashes import check_hashes
+    from pipelines.training import checkpoints
     config, examples = context.config, context.inputs['examples'].uri
     inference = with_newest(config.inference, config.model_spec.exported_models)
     for other in held(inference, config.model_spec.exported_models):
@@ -49,7 +49,7 @@ def execute(context: stage.Context) -> None:
     inputs, _ = config.data_spec.examples(split.read(range(min(config.export.warmup_requests, len(split)))))
     asked = [spec.name for spec in module.signatures()['serving_default'].input_signature]
     write_warmup(folder, config.name, [each if isinstance(each, dict) else {asked[0]: each} for each in inputs])
-    context.properties.update(parameters={name: layers.numbers(net) for name, net in nets.items()},
+    context.properties.update(parameters={name: layers.count_params(net) for name, net in nets.items()},
                               megabytes=round(_size(folder) / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB SavedModel.', flush=True)
 
@@ -85,7 +85,7 @@ def check(config) -> None:
 
 def with_newest(inference, keys: Sequence[str]):
     """Inference settings, of exported models that `keys` name by a folder of pushed versions the newest instead."""
-    from pipelines import artifacts
+    from pipelines.core import artifacts
 
     def newest(named):
         return [*map(newest, named)] if isinstance(named, list) else (artifacts.version_folders(named) or [named])[-1]
@@ -100,12 +100,12 @@ def held(inference, keys: Sequence[str]) -> list[str]:
 
 def asked(pipeline) -> dict:
     """What those are: the configuration has their names alone."""
-    from pipelines import artifacts
+    from pipelines.core import artifacts
     inference, keys = pipeline.config.inference, pipeline.config.model_spec.exported_models
     return {folder: artifacts.digest(folder) for folder in held(with_newest(inference, keys), keys)}
 
 
-STAGE = stage.Stage('export', execute, check=check, also=asked, needs=('prepare', 'train'), outputs={'model': 'Model'},
+STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, needs=('prepare', 'train'), outputs={'model': 'Model'},
                     sections=('data', 'input', 'model', 'inference', 'export'), roles=('data', 'model', 'serving'))
 
 

@@ -4,12 +4,12 @@
     python -m pipelines.features --model DIR --model OTHER_DIR --scales 256 384 512 --stack photos/
 
 Writes one .npz: `files`, the pictures' paths, and `features`, a row of unit length for each (Simonyan & Zisserman 2015,
-appendix B; see `keras_models/deep_features.py`). What cannot be decoded is named and left out.
+appendix B; see `keras_models/image/deep_features.py`). What cannot be decoded is named and left out.
 """
 import sys
 
 from data_prep import UserError
-from pipelines import cli
+from pipelines.core import cli
 
 
 def write(models: list, paths: list[str], scales: list[int], stack: bool, out: str) -> None:
@@ -26,9 +26,9 @@ def write(models: list, paths: list[str], scales: list[int], stack: bool, out: s
 
     import numpy as np
 
-    from data_prep import records
-    from keras_models import deep_features
-    from pipelines import predict_images
+    from data_prep.core import records
+    from keras_models.image import deep_features
+    from pipelines.serving import predict_images
     files: list[str] = []
     x = deep_features.describe(models, _readable(models[0], predict_images.find(paths), files), scales, stack)
     if not files:
@@ -43,15 +43,15 @@ def _readable(model, paths, files: list[str]):
     """The contents of pictures that can be decoded, whose paths it adds to `files`."""
     import tensorflow as tf
 
-    from data_prep import images
+    from data_prep.image import codec
     from keras_models.image import serving
     for path in paths:
         with tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()
         try:
-            images.header(content, model.description['config']['data']['max_pixels'])
+            codec.header(content, model.description['config']['data']['max_pixels'])
             error = serving.undecodable(model, content)
-        except images.Unreadable as unreadable:
+        except codec.Unreadable as unreadable:
             error = str(unreadable)
         if error:
             print(f'features: {path} is left out: {error}', file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ import sys
 import typing
 
 from data_prep import UserError
-from pipelines import cli
+from pipelines.core import cli
 
 if typing.TYPE_CHECKING:
     from pipelines.fetching.catalogue import DataSet

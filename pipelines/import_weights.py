@@ -14,7 +14,7 @@ import sys
 import types
 
 from data_prep import UserError
-from pipelines import cli
+from pipelines.core import cli
 
 # Of each a module with NETS, SOURCE, DATA (how the data were made they were trained on), `build(net)` and
 # `assign(net, model, tensors)`.
@@ -46,9 +46,9 @@ def run(system: str, paths: list[str], out: str) -> None:
     """
     import tensorflow as tf
 
-    from data_prep import records
+    from data_prep.core import records
     from data_prep.core.files import sha256
-    from pipelines import checkpoints
+    from pipelines.training import checkpoints
     module = importlib.import_module(SYSTEMS[system])
     if len(paths) != len(module.NETS):
         raise UserError(f'{system} takes {len(module.NETS)} files, and {len(paths)} were given; name those of '
@@ -71,7 +71,8 @@ def run(system: str, paths: list[str], out: str) -> None:
 
 def _take_over(module: types.ModuleType, net: str, path: str):
     """A network with the weights in a file."""
-    from keras_models import ModelError, torch_file
+    from keras_models import ModelError
+    from keras_models.weights import torch_file
     try:
         tensors = torch_file.read(path)
     except ModelError as error:

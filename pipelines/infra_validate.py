@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 from pipelines.serving.layout import FORMAT, WARMUP
 
 
 def execute(context: stage.Context) -> None:
-    from data_prep import records
-    from pipelines.pipeline import fresh
+    from data_prep.core import records
+    from pipelines.core.pipeline import fresh
     from pipelines.serving.hashes import check_hashes
     folder = fresh(context.outputs['infra_blessing'])
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from data_prep import UserError
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 
 _SHOWN = 20  # of the raw files
 _TYPES = {'model': 'Model', 'blessing': 'ModelBlessing', 'infra_blessing': 'InfraBlessing'}
@@ -55,7 +55,7 @@ def raw_files_of(execution, root: str) -> list[dict]:
     """
     import tensorflow as tf
 
-    from data_prep import raw_files
+    from data_prep.core import raw_files
     folder = _here(root, execution.outputs['examples'].uri)
     path = os.path.join(folder, raw_files.LIST)
     recorded = execution.properties.get('raw')
@@ -105,7 +105,7 @@ def _versions(store, root: str, export) -> list[str]:
     """The versions that hold an export, rollbacks too, in words."""
     import tensorflow as tf
 
-    from pipelines import pusher
+    from pipelines.serving import pusher
     model = {'id': export.outputs['model'].id, 'digest': export.outputs['model'].digest}
     pushes, found = store.executions('pushed_model'), []
     for destination in sorted({_here(root, push.properties['destination'], 2) for push in pushes}):
@@ -171,7 +171,8 @@ def show(path: str, root: str) -> None:
     """Prints where a version came from."""
     from rich.tree import Tree
 
-    from pipelines import artifacts, pusher
+    from pipelines.core import artifacts
+    from pipelines.serving import pusher
     version = pusher.Version(path)
     if not version.record:
         raise UserError(f'{path} is no pushed version: it has no {pusher.RECORD} that can be read; '
@@ -216,7 +217,7 @@ def show_uses(file: str, roots: list[str]) -> None:
     """Prints every data set, model and version that a raw file, or a SHA-256, went into."""
     from rich.tree import Tree
 
-    from pipelines import artifacts
+    from pipelines.core import artifacts
     digest = _digest(file)
     tree, unknown = Tree(f'{file}, SHA-256 {digest}'), []
     for root in roots:
@@ -242,7 +243,7 @@ def show_uses(file: str, roots: list[str]) -> None:
 def _digest(file: str) -> str:
     import tensorflow as tf
 
-    from data_prep import raw_files
+    from data_prep.core import raw_files
     if re.fullmatch('[0-9a-f]{64}', file):
         return file
     if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
@@ -275,7 +276,7 @@ def _roots(args) -> list[str]:
     """The pipelines meant: the one of the flags, or all below `runs/`."""
     import tensorflow as tf
 
-    from pipelines import artifacts
+    from pipelines.core import artifacts
     if args.config or args.pipeline_root:
         return [args.pipeline_root or cli.open_pipeline(args).root]
     return sorted(map(os.path.dirname, tf.io.gfile.glob(os.path.join('runs', '*', artifacts.STORE))))
@@ -283,7 +284,8 @@ def _roots(args) -> list[str]:
 
 def _version(args) -> tuple[str, str]:
     """The version meant, and the root whose lineage it is of."""
-    from pipelines import artifacts, push
+    from pipelines import push
+    from pipelines.core import artifacts
     if args.version and not args.version.isdecimal():
         path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
         return path, args.pipeline_root or artifacts.root_of(path) or cli.open_pipeline(args).root

@@ -11,7 +11,7 @@ import contextlib
 import sys
 
 from data_prep import UserError
-from pipelines import cli
+from pipelines.core import cli
 
 
 def main(argv=None) -> None:
@@ -42,11 +42,11 @@ def main(argv=None) -> None:
                             'This model is asked about pictures: name files or folders.' if asked == {'image'} else
                             'This model is asked about pairs: name a pairs file.')
         if 'cloth' in asked:
-            from pipelines import predict_pairs
+            from pipelines.serving import predict_pairs
             predict_pairs.write(model, args.files, args.out)
             return
         if args.files:
-            from pipelines import predict_images
+            from pipelines.serving import predict_images
             predict_images.write(model, args.files, args.out, args.batch_size, args.jit)
             return
         for first, block in _blocks(sys.stdin.buffer):
@@ -61,8 +61,8 @@ def main(argv=None) -> None:
 def _check_data(args: argparse.Namespace, model) -> None:
     """Refuses a named model beside a configuration whose data are prepared otherwise."""
     if args.config or args.overrides:
-        from pipelines import config, preparation
-        preparation.check(f'--model {args.model}', model.description, config.load(args.config, args.overrides).data)
+        from pipelines.core import compatibility, config
+        compatibility.check(f'--model {args.model}', model.description, config.load(args.config, args.overrides).data)
 
 
 def _positive(text: str) -> int:

@@ -13,13 +13,14 @@ import sys
 import time
 
 from data_prep import UserError
-from pipelines import cli, dataflow, stage
+from pipelines.core import cli, stage
+from pipelines.engines import dataflow
 
 
 def execute(context: stage.Context) -> None:
-    from data_prep import statistics
-    from pipelines import roles
-    from pipelines.pipeline import fresh
+    from data_prep.core import statistics
+    from pipelines.core import roles
+    from pipelines.core.pipeline import fresh
     config, started = context.config, time.monotonic()
     folder, before = fresh(context.outputs['examples']), stats(context.pipeline)
     manifest = roles.job(config.data_spec).run(config.data, folder, context.argv)
@@ -50,7 +51,7 @@ def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
     """
     import tensorflow as tf
 
-    from data_prep import raw_files
+    from data_prep.core import raw_files
     drawn = os.path.join(folder, 'raw')  # what `data.samples` stand for
     found = raw_files.run([*before, *([drawn] if tf.io.gfile.isdir(drawn) else [])], folder, context.argv)
     if changed := [path for path, stat in stats(context.pipeline).items() if stat != before.get(path)]:
@@ -78,8 +79,8 @@ def dry_run(pipeline) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, WorkerOptions
 
-    from pipelines import roles
-    from pipelines.pipeline import fresh
+    from pipelines.core import roles
+    from pipelines.core.pipeline import fresh
     config = pipeline.config
     options = PipelineOptions([*pipeline.argv, '--dry_run=True', '--no_auth'])
     path = options.view_as(DebugOptions).dataflow_job_file
@@ -128,7 +129,7 @@ def write_job(job, path: str) -> None:
         file.write(str(job))
 
 
-STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), also=stats,
+STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), extra_inputs=stats,
                     seeded=False, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 

@@ -13,13 +13,13 @@ import os
 import sys
 
 from data_prep import UserError
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 from pipelines.serving.layout import FORMAT
 
 
 def execute(context: stage.Context) -> None:
-    from data_prep import records
-    from pipelines import pusher
+    from data_prep.core import records
+    from pipelines.serving import pusher
     inputs = {key: context.inputs[key] for key in ('model', 'blessing', 'infra_blessing')}
     check_blessings(inputs)
     for key, artifact in inputs.items():
@@ -40,7 +40,7 @@ def _write_kit(context: stage.Context, path: str, destination: str) -> str:
     """Writes the serving kit; that its place is closed to us is no reason to call the push failed."""
     import tensorflow as tf
 
-    from pipelines import serving_kit
+    from pipelines.serving import kit as serving_kit
     try:
         kit = serving_kit.write(path, destination, context.pipeline.command('push'))
     except tf.errors.OpError as error:
@@ -48,12 +48,12 @@ def _write_kit(context: stage.Context, path: str, destination: str) -> str:
     return f'{os.path.join(kit, "README.md")} says how.'
 
 
-def is_current(outputs: dict) -> bool:
+def is_up_to_date(outputs: dict) -> bool:
     """Whether these outputs are of the last push to their destination, so that pushing again changes nothing.
 
     A rollback since then does not count: it stands until another model is pushed.
     """
-    from pipelines import pusher
+    from pipelines.serving import pusher
     pushed = outputs['pushed_model'].properties
     found = pusher.versions(pushed['destination'])
     pushes = [version for version in found if 'rolled_back_to' not in version.record]
@@ -100,7 +100,7 @@ def _objections(what: str, folder: str, positive: str, negative: str, remedy: st
 
 def _check_unchanged(key: str, artifact) -> None:
     """Refuses what was edited after the blessing: it speaks of other bytes."""
-    from pipelines import artifacts
+    from pipelines.core import artifacts
     if artifacts.digest(artifact.uri) != artifact.digest:
         raise UserError(f'not pushed: {artifact.uri} was changed after the pipeline wrote it, so this {key} is '
                         'not the one that was checked; remove that folder and run the pipeline again.')
@@ -108,13 +108,13 @@ def _check_unchanged(key: str, artifact) -> None:
 
 STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
                     outputs={'pushed_model': 'PushedModel'}, sections=('push',),
-                    also=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
-                    current=is_current)
+                    extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
+                    is_up_to_date=is_up_to_date)
 
 
 def show(destination: str) -> None:
     """Prints the versions in a destination, newest first, and checks the files of each."""
-    from pipelines import pusher
+    from pipelines.serving import pusher
     found = pusher.versions(destination)
     if not found:
         raise UserError(f'Nothing has been pushed to {destination}; run `python -m pipelines.push` first.')
@@ -133,7 +133,7 @@ def show(destination: str) -> None:
 
 def roll_back(destination: str) -> None:
     """Goes back to the model served before, and says so."""
-    from pipelines import pusher
+    from pipelines.serving import pusher
     path = pusher.rollback(destination)
     record = pusher.verify(path)
     print(f'push: {path} is served now, with the files of version {record["rolled_back_to"]} instead of those of '

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from data_prep import UserError
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 
 
 def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> list:
@@ -32,7 +32,8 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
     chosen = experiment.scales[scale]
     if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
-    from pipelines import config, experiments, pipeline
+    from pipelines.core import config, pipeline
+    from pipelines.reproduction import experiments
     common = experiment.stages if chosen.stages is None else chosen.stages
     found: list[experiments.Run] = []
     for name, setting in experiment.settings.items():
@@ -54,7 +55,8 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
 
 def filled(key: str, data: str, seed: int, done: list) -> str:
     """An override, with the paths of what it names: data, and what runs before it left (`experiments.Setting`)."""
-    from pipelines import experiments, export
+    from pipelines import export
+    from pipelines.reproduction import experiments
 
     def path(match) -> str:
         kind, name = match.groups()
@@ -97,7 +99,8 @@ def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[f
 
 def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
     """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
-    from pipelines import config, report
+    from pipelines.core import config
+    from pipelines.reporting import report
     if scale == 'paper' or 'paper' not in experiment.scales:
         return []
 
@@ -112,8 +115,9 @@ def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, s
 
 def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], started: float) -> dict:
     """The page and found.json, of what was `started` at a moment of the clock. Returns what the latter holds."""
-    from data_prep import records
-    from pipelines import experiments, report
+    from data_prep.core import records
+    from pipelines.reporting import report
+    from pipelines.reproduction import experiments
     os.makedirs(out, exist_ok=True)
     study = experiments.Study(found, data, out, scale)
     shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
@@ -147,7 +151,7 @@ def listing(name: str = '') -> None:
     from rich.console import Console
     from rich.padding import Padding
 
-    from pipelines import experiments
+    from pipelines.reproduction import experiments
     console = Console(highlight=False, markup=False)
     for each in experiments.names():
         if not each.startswith(name):
@@ -192,7 +196,7 @@ def main(argv=None) -> None:
 def reproduce(args: argparse.Namespace) -> dict[str, Any]:
     """Runs an item, writes its page and says what was found."""
     cli.quiet_libraries()
-    from pipelines import experiments
+    from pipelines.reproduction import experiments
     experiment = experiments.load(args.item)
     if experiment.instead:
         raise UserError(f'{experiment.name} is not run: {experiment.instead}')

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 
 
 def main(argv=None) -> None:
@@ -73,7 +73,7 @@ def _shown(path: str) -> str:
 
 def unseen(config, examples: str, count: int = 6):
     """Inputs spread evenly over the held-out split, what to show of each, and references."""
-    from data_prep import records
+    from data_prep.core import records
     split = records.open_split(examples, config.evaluate.split)
     step = max(1, len(split) // count)
     inputs, columns = config.data_spec.examples(split.read(range(step // 2, len(split), step)[:count]))

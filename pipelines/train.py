@@ -5,22 +5,22 @@
 """
 import sys
 
-from pipelines import cli, stage
+from pipelines.core import cli, stage
 
 
 def execute(context: stage.Context) -> None:
-    from pipelines import trainer
+    from pipelines.training import trainer
     found = trainer.train(context.config, context.inputs['examples'].uri, context.outputs['model_run'])
     context.properties.update(found)
 
 
 def check(config) -> None:
     from data_prep import UserError
-    from pipelines import hybrid, strategy
+    from pipelines.training import hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_spec.name} is not trained; run `python -m pipelines.{name}`.')
     strategy.check(config.train)
-    hybrid.check(config)
+    hybrid_parallel.check(config)
     given_weights(config)
 
 
@@ -33,7 +33,7 @@ def given_weights(config) -> list[str]:
     import tensorflow as tf
 
     from data_prep import UserError
-    from pipelines import checkpoints
+    from pipelines.training import checkpoints
     asked: list[str] = config.model_spec.files(config.model)
     for path in asked:
         if not tf.io.gfile.exists(path) and not tf.io.gfile.exists(f'{path}.index'):
@@ -51,14 +51,14 @@ def initial_weights(pipeline) -> dict:
     return found
 
 
-def follows(config) -> bool:
-    from pipelines import strategy
-    return strategy.follows(config.train)
+def is_worker(config) -> bool:
+    from pipelines.training import strategy
+    return strategy.is_worker(config.train)
 
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
                     sections=('model', 'input', 'train'), roles=('data', 'model'),
-                    also=initial_weights, check=check, follows=follows)
+                    extra_inputs=initial_weights, check=check, is_worker=is_worker)
 
 
 def main(argv=None) -> None:

@@ -48,9 +48,9 @@ def config_file(raw, tmp_path_factory) -> str:
 def examples(config_file, tmp_path_factory) -> str:
     """The tiny corpus, prepared."""
     def make(folder):
-        from data_prep import wmt_job
-        from pipelines import config
-        wmt_job.run(config.load(config_file).data, str(folder / 'examples'), [])
+        from data_prep.text import job as text_job
+        from pipelines.core import config
+        text_job.run(config.load(config_file).data, str(folder / 'examples'), [])
     return str(shared(tmp_path_factory, 'examples', make) / 'examples')
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import keras_models
 from data_prep import UserError
-from pipelines import config, roles
+from pipelines.core import config, roles
 from support.commands import ROOT, command
 
 PAGE = (ROOT / 'docs' / 'adding-a-paper.md').read_text()
@@ -73,7 +73,7 @@ def test_what_a_module_leaves_out_has_its_documented_default(write):
     assert spec.title.startswith('LeNet-5') and spec.serving_module == 'keras_models.image.serving'
     assert spec.discriminators(None) == spec.frozen(None) == {} and spec.files(None) == spec.notes(None) == []
     assert spec.pictures is spec.parameters is spec.warm_start is roles.scorer(spec) is None
-    assert not spec.dense_layers_apart and spec.at_once == 1 and spec.exported_models == ('fuse',)
+    assert not spec.dense_layers_apart and spec.max_concurrent_batches == 1 and spec.exported_models == ('fuse',)
 
 
 def test_data_and_models_that_ship_say_what_they_are():

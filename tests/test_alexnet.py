@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import alexnet, layers
+from keras_models import alexnet
 from keras_models.alexnet import Config
+from keras_models.core import layers
 from support import classifier_steps
 
 PAPER = Config(classes=1000, crop=224)
@@ -173,7 +174,7 @@ def test_tanh_and_no_normalization_reach_every_layer_of_the_papers_net():
 
 
 def test_in_cifar10s_net_convolutions_and_biases_do_not_decay():
-    config = dataclasses.replace(SMALL_CIFAR10, learning_rate=0.5, momentum=0.0, decay=0.1)
+    config = dataclasses.replace(SMALL_CIFAR10, learning_rate=0.5, momentum=0.0, weight_decay=0.1)
     model, [optimizer] = alexnet.build(config)['classifier'], alexnet.optimizers(config).values()
     before = {weight.name: weight.numpy() for weight in model.weights}
     optimizer.apply_gradients((tf.zeros_like(weight), weight) for weight in model.trainable_variables)
@@ -267,7 +268,7 @@ def test_score_map_is_the_dense_layers_at_every_place():
 
 def test_learns_four_pictures():
     """Loss, optimizer and net together; so narrow a net needs larger weights to begin with."""
-    config = dataclasses.replace(SMALL, classes=4, dropout=0.0, width=1 / 8, deviation=0.05)
+    config = dataclasses.replace(SMALL, classes=4, dropout=0.0, width=1 / 8, stddev=0.05)
     first, last = classifier_steps.train(alexnet, config, pictures(4), steps=151)
     assert first[0] > 1 and last[0] < 0.1 and last[1] == 0
 

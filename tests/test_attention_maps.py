@@ -4,8 +4,10 @@ import pytest
 import tensorflow as tf
 
 from data_prep import UserError
-from keras_models import attention_maps, transformer
-from pipelines import attention, config, pipeline, stage
+from keras_models import transformer
+from keras_models.text import attention_maps
+from pipelines import attention
+from pipelines.core import config, pipeline, stage
 
 CONFIG = transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=4)
 INPUTS, TARGETS = np.array([[5, 6, 7, 2]], np.int32), np.array([[8, 9, 2]], np.int32)

@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 from data_prep import UserError
-from pipelines import artifacts, config, evaluate, pusher
+from pipelines import evaluate
+from pipelines.core import artifacts, config
+from pipelines.serving import pusher
 from support import tiny_player
 
 

@@ -13,13 +13,19 @@ import apache_beam as beam
 import numpy as np
 import pytest
 
-from data_prep import UserError, archives, imagenet_job, job, records, threads, tryon_job, wmt_job
-from pipelines import artifacts, config, loop, roles, run, strategy, train, trainer
-from pipelines.pipeline import Pipeline
+from data_prep import UserError
+from data_prep.core import archives, job, records, threads
+from data_prep.image import job as image_job
+from data_prep.people import job as people_job
+from data_prep.text import job as text_job
+from pipelines import run, train
+from pipelines.core import artifacts, config, roles
+from pipelines.core.pipeline import Pipeline
+from pipelines.training import loop, strategy, trainer
 from support import raw_kinds
 from support.commands import command
 
-JOBS = {'text': wmt_job, 'images': imagenet_job, 'try-on': tryon_job}
+JOBS = {'text': text_job, 'images': image_job, 'try-on': people_job}
 every_kind = pytest.mark.parametrize('kind', JOBS)
 
 
@@ -58,7 +64,7 @@ def test_the_same_bytes_whatever_arrives_first(files, finished, kind, tmp_path, 
     def reversed_process(self, element, *rest):
         return process(self, (element[0], [*element[1]][::-1]), *rest)
     monkeypatch.setattr(JOBS[kind]._WriteShard, 'process', reversed_process)
-    monkeypatch.setattr(threads, 'AT_ONCE', 1)
+    monkeypatch.setattr(threads, 'MAX_WAITING', 1)
     prepare(files[kind], tmp_path / 'again')
     assert digests(tmp_path / 'again') == digests(finished[kind])
 
@@ -185,7 +191,7 @@ def trainers(files, finished, tmp_path_factory):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(finished[kind], folder)
         if kind not in made:
-            resolved = config.load(files[kind], ['model.learn=[segmentation]'] if kind == 'try-on' else [])
+            resolved = config.load(files[kind], ['model.trainable_networks=[segmentation]'] if kind == 'try-on' else [])
             resolved = config.with_data_set(resolved, records.read_manifest(str(folder)))
             made[kind] = trainer.Trainer(resolved, strategy.make(resolved.train), str(folder), False)
         return made[kind], folder

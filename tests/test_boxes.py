@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_models import boxes
+from keras_models.image import boxes
 
 UNIT = [0., 0., 1., 1.]
 

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from keras_models import ModelError, checkpoint_file
-from keras_models.checkpoint_file import Reader
+from keras_models import ModelError
+from keras_models.weights import checkpoint_file
+from keras_models.weights.checkpoint_file import Reader
 
 VALUES = {'a': np.arange(6, dtype=np.float32).reshape(2, 3), 'b': np.array([1, -2], np.int64),
           'c': np.float64(0.5), 'd': np.zeros([0, 3], np.float32), 'e': np.array([True, False])}

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import io_ops
 
-from pipelines import checkpoints
+from pipelines.training import checkpoints
 from support import file_events
 
 DATA, INDEX, PART = '.data-00000-of-00001', '.index', 'part-00000-of-00001'
@@ -80,7 +80,7 @@ def test_a_write_that_ends_anywhere_leaves_a_good_one(written, tmp_path, capsys)
     seen = set()
     for number, moment in enumerate(moments(before, after, tmp_path / 'walk')):
         shutil.copytree(tmp_path / 'walk', folder := tmp_path / str(number))
-        [path] = checkpoints.sound([str(folder)], 1)
+        [path] = checkpoints.newest_intact([str(folder)], 1)
         step = checkpoints.step_of(path)
         counts = (folder / 'ckpt-3.sha256').exists()
         assert step == value(path) == (3 if counts else 2), moment
@@ -140,12 +140,12 @@ def test_a_damaged_newest_one_is_named_set_aside_and_the_one_before_is_used(writ
     shutil.copytree(written[0], folder := tmp_path / 'folder')
     damage(str(folder / 'ckpt-2'))
     left = {name.removeprefix('ckpt-2'): (folder / name).read_bytes() for name in names(folder) if 'ckpt-2' in name}
-    assert checkpoints.sound([str(folder)], 2) == [str(folder / 'ckpt-1')]
+    assert checkpoints.newest_intact([str(folder)], 2) == [str(folder / 'ckpt-1')]
     said = capsys.readouterr().out
     assert said.startswith(f'{folder}/ckpt-2 is not used: {message}') and said.count('\n') == 1
     assert said.endswith('it is set aside as damaged-ckpt-2, and the one before is used.\n')
     assert {suffix: (folder / f'damaged-ckpt-2{suffix}').read_bytes() for suffix in left} == left
-    assert checkpoints.sound([str(folder)], 2) == [str(folder / 'ckpt-1')] and not capsys.readouterr().out
+    assert checkpoints.newest_intact([str(folder)], 2) == [str(folder / 'ckpt-1')] and not capsys.readouterr().out
 
 
 def flip(path):
@@ -167,10 +167,10 @@ def test_the_newest_of_both_folders_and_of_the_good_ones(tmp_path):
     flip(str(scheduled / f'ckpt-8{DATA}'))
     assert checkpoints.present(str(scheduled)) == [str(scheduled / f'ckpt-{n}') for n in (8, 9, 10, 100)]
     both = [str(scheduled), str(interrupted)]
-    assert checkpoints.sound(both, 1) == [str(interrupted / 'ckpt-101')]
-    assert checkpoints.sound(both[:1], 2) == [str(scheduled / name) for name in ('ckpt-9', 'ckpt-100')]
+    assert checkpoints.newest_intact(both, 1) == [str(interrupted / 'ckpt-101')]
+    assert checkpoints.newest_intact(both[:1], 2) == [str(scheduled / name) for name in ('ckpt-9', 'ckpt-100')]
     assert 'damaged-ckpt-10.index' in names(scheduled) and 'ckpt-8.index' in names(scheduled)
-    assert checkpoints.sound([str(tmp_path / 'nowhere')], 1) == []
+    assert checkpoints.newest_intact([str(tmp_path / 'nowhere')], 1) == []
 
 
 def test_tensorflows_own_tools_find_the_newest(written):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import ModelError, alexnet, prelu_net, vgg, views
+from keras_models import ModelError, alexnet, prelu_net, vgg
 from keras_models.image import serving as classifiers
+from keras_models.image import views
 from keras_models.image.serving import Inference
 from pipelines.infra_validate import must_compile
 from support import tiny_classifier

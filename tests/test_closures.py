@@ -5,7 +5,7 @@ import importlib.util
 import grimp
 import pytest
 
-from pipelines import artifacts, config, roles, stage
+from pipelines.core import artifacts, config, roles, stage
 from support.commands import ROOT
 
 CONFIGS = ['demo_translation', 'treebank_sample_parsing', 'demo_images', 'vgg_d_imagenet_localisation', 'demo_tryon',
@@ -55,12 +55,12 @@ def test_no_foreign_room_enters_a_stage(name):
 def test_the_closure_of_training_is_this_one():
     """A module that enters or leaves it is looked at here: editing it trains every Transformer again."""
     assert {*closure('train', config.load('demo_translation'))} == {
-        'data_prep', 'data_prep.archives', 'data_prep.core', 'data_prep.core.files', 'data_prep.input_pipeline',
-        'data_prep.records', 'data_prep.subwords', 'data_prep.text', 'data_prep.text.ids', 'data_prep.wmt',
-        'data_prep.wordpieces', 'keras_models', 'keras_models.checkpoint_file', 'keras_models.layers',
-        'keras_models.losses', 'keras_models.optimizers', 'keras_models.rematerialisation', 'keras_models.transformer',
-        'pipelines.checkpoints', 'pipelines.hybrid', 'pipelines.jit', 'pipelines.loop', 'pipelines.precision',
-        'pipelines.strategy', 'pipelines.train', 'pipelines.trainer'}
+        'data_prep', 'data_prep.core.archives', 'data_prep.core', 'data_prep.core.files', 'data_prep.core.input_pipeline',
+        'data_prep.core.records', 'data_prep.text.subwords', 'data_prep.text', 'data_prep.text.ids', 'data_prep.wmt',
+        'data_prep.text.wordpieces', 'keras_models', 'keras_models.weights.checkpoint_file', 'keras_models.core.layers',
+        'keras_models.core.losses', 'keras_models.core.optimizers', 'keras_models.core.rematerialisation', 'keras_models.transformer',
+        'pipelines.training.checkpoints', 'pipelines.training.hybrid_parallel', 'pipelines.training.jit', 'pipelines.training.loop', 'pipelines.training.precision',
+        'pipelines.training.strategy', 'pipelines.train', 'pipelines.training.trainer'}
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_a_constant_counts_in_every_module_and_a_docstring_in_none(edited):
                           + '\n# A comment.\n') == before, module
 
 
-@pytest.mark.parametrize('module', ['keras_models.translator', 'pipelines.report', 'pipelines.progress',
-                                    'data_prep.wmt_job', 'pipelines.evaluate', 'keras_models.fid'])
+@pytest.mark.parametrize('module', ['keras_models.text.translator', 'pipelines.reporting.report', 'pipelines.core.progress',
+                                    'data_prep.text.job', 'pipelines.evaluate', 'keras_models.scores.fid'])
 def test_other_parts_do_not_train_again(edited, module):
     for each in ('demo_translation', 'demo_tryon'):
         loaded = config.load(each)
@@ -109,13 +109,13 @@ def test_docstrings_of_everything_are_left_out_and_other_text_is_not():
 
 def test_what_is_copied_into_an_output_counts_as_it_is():
     """`export --to ctranslate2` leaves `translate.py`, comments and all."""
-    before = artifacts.sha256(artifacts.closure(['pipelines.export_ctranslate2']))
-    assert 'pipelines.serving_kit.translate' in artifacts.closure(['pipelines.export_ctranslate2'])
+    before = artifacts.sha256(artifacts.closure(['pipelines.serving.export_ctranslate2']))
+    assert 'pipelines.serving.kit.translate' in artifacts.closure(['pipelines.serving.export_ctranslate2'])
     text = artifacts._text
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(artifacts, '_text', lambda path: text(path) + '# A comment.\n' * path.endswith('translate.py'))
         artifacts._imports.cache_clear()
-        assert artifacts.sha256(artifacts.closure(['pipelines.export_ctranslate2'])) != before
+        assert artifacts.sha256(artifacts.closure(['pipelines.serving.export_ctranslate2'])) != before
     artifacts._imports.cache_clear()
 
 

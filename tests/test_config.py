@@ -6,7 +6,8 @@ import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines import config, experiments
+from pipelines.core import config
+from pipelines.reproduction import experiments
 from support.commands import ROOT
 
 
@@ -28,7 +29,7 @@ from support.commands import ROOT
     ('model.module=os', r"model\.module must name a module of keras_models, .* it is 'os'"),
     ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
     ('model.module=keras_models.nothing', r'there is no keras_models\.nothing'),
-    ('model.module=keras_models.losses', 'keras_models.losses has no Config'),
+    ('model.module=keras_models.core.losses', 'keras_models.core.losses has no Config'),
     ('data.train=[]', 'data: train, validation and test must each list files'),
     ('train.checkpoint_every=0', r'train\.checkpoint_every must be more than 0; it is 0'),
     ('model.h=0', r'model\.h must be more than 0'),
@@ -151,8 +152,8 @@ def test_the_image_papers_settings(name, parameters, batch, scales, mean, steps,
     m = c.model
     pretrained = name.startswith('vgg') and scales != [256]  # by the same net at another scale
     assert m.learning_rate == (0.001 if pretrained else 0.01)
-    assert (m.momentum, m.decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
-    assert m.drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
+    assert (m.momentum, m.weight_decay, m.dropout, m.factor) == (0.9, 5e-4, 0.5, 10)
+    assert m.max_drops == (2 if name.startswith('prelu') else 3) and (m.classes, m.crop, m.width) == (1000, 224, 1)
     assert parameters in (None, c.model_spec.parameters(m))
     assert (c.input.rows, c.input.crop, c.input.scales, c.input.mean) == (batch, 224, scales, mean)
     assert c.input.square == (name == 'alexnet') and c.input.flip and c.input.colour == 0.1

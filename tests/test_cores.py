@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
-from pipelines import strategy
+from pipelines.training import strategy
 from support import commands
 
 

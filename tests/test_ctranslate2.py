@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, subwords, wmt
-from keras_models import transformer, translator
-from keras_models import transformer_ctranslate2 as engine
+from data_prep import UserError, wmt
+from data_prep.text import subwords
+from keras_models import transformer
+from keras_models.formats import transformer_ctranslate2 as engine
+from keras_models.text import translator
+from keras_models.text.translator import Inference
 from keras_models.transformer import EOS, PAD, Config
-from keras_models.translator import Inference
-from pipelines import checkpoints, config, export_ctranslate2, stage
-from pipelines.pipeline import Pipeline
-from pipelines.serving_kit import translate
+from pipelines.core import config, stage
+from pipelines.core.pipeline import Pipeline
+from pipelines.serving import export_ctranslate2
+from pipelines.serving.kit import translate
+from pipelines.training import checkpoints
 from support.commands import ROOT, command
 from support.text_data import WORDS
 

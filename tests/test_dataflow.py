@@ -14,8 +14,10 @@ from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from data_prep import UserError, records, wmt, wmt_job
-from pipelines import beam_flags, dataflow
+from data_prep import UserError, wmt
+from data_prep.core import records
+from data_prep.text import job as text_job
+from pipelines.engines import beam_flags, dataflow
 from support.commands import ROOT, command
 
 GOOD = {'runner': 'DataflowRunner', 'project': 'my-project', 'region': 'us-central1', 'temp_location': 'gs://bucket/tmp'}
@@ -124,7 +126,7 @@ def test_a_refusal_is_one_sentence_before_tensorflow_is_imported():
     rest = [line for line in done.stderr.splitlines() if not line.startswith('import time:')]
     assert done.returncode == 2 and not done.stdout
     assert len(rest) == 1 and rest[0].startswith('error: --project is missing')
-    assert 'pipelines.beam_flags' in imports and 'tensorflow' not in imports and 'pipelines.config' not in imports
+    assert 'pipelines.engines.beam_flags' in imports and 'tensorflow' not in imports and 'pipelines.core.config' not in imports
     alone = command('pipelines.prepare', '--dry_run')
     assert alone.returncode == 2 and 'give --runner DataflowRunner with it' in alone.stderr
 
@@ -191,13 +193,13 @@ def test_the_job_file_is_dataflows(dry):
 def test_the_steps_are_those_prepare_runs_here(dry, raw):
     _, steps = job_of(dry[0] / 'runs' / 'tiny' / 'dataflow')
     here = beam.Pipeline()
-    wmt_job.build(here, wmt.Config(folder=str(raw), **CLOUD_FILES), 'x')
+    text_job.build(here, wmt.Config(folder=str(raw), **CLOUD_FILES), 'x')
     built = here.to_runner_api().components.transforms.values()
     assert steps_of(built) == steps_of(steps.components.transforms.values()) > {'Scan', 'Learn', 'Write', 'Commit'}
     [write] = [transform for transform in steps.components.transforms.values() if transform.unique_name == 'Write']
     assert write.spec.urn == common_urns.primitives.PAR_DO.urn
     do_fn = pickler.loads(beam_runner_api_pb2.ParDoPayload.FromString(write.spec.payload).do_fn.payload)[0]
-    assert type(do_fn) is wmt_job._WriteShard  # by its name in the package, not by value
+    assert type(do_fn) is text_job._WriteShard  # by its name in the package, not by value
     assert do_fn.folder.startswith('gs://bucket/root/prepare/') and do_fn.config.folder == 'gs://bucket/raw'
 
 

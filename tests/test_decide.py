@@ -12,7 +12,8 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import validation_result_pb2
 from tensorflow_model_analysis.utils import config_util
 
-from pipelines import evaluate, roles
+from pipelines import evaluate
+from pipelines.core import roles
 
 
 def gate(**thresholds):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import decoding, transformer
+from keras_models import transformer
+from keras_models.text import decoding
+from keras_models.text.translator import Inference, Translator
 from keras_models.transformer import BOS, EOS, Config
-from keras_models.translator import Inference, Translator
 
 
 def sentence(ids):

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import ModelError, alexnet, deep_features, prelu_net, vgg, views
-from keras_models.deep_features import Known
+from keras_models import ModelError, alexnet, prelu_net, vgg
+from keras_models.image import deep_features, views
+from keras_models.image.deep_features import Known
 from support import tiny_classifier
 from support.tiny_classifier import Assets, Config, Inference, jpeg, png
 

@@ -39,7 +39,7 @@ def test_generated_pages_are_up_to_date(generate):
 
 
 def test_a_key_without_a_meaning_is_refused(generate, monkeypatch):
-    from keras_models import optimizers
+    from keras_models.core import optimizers
     monkeypatch.setattr(generate, 'meanings', lambda cls, names: {})
     with pytest.raises(ValueError, match='learning_rate has no meaning'):
         generate.keys(optimizers.Descent)

@@ -8,7 +8,9 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.games import job
 from keras_models import ModelError, school
-from pipelines import checkpoints, config, educate, education
+from pipelines import educate
+from pipelines.core import config
+from pipelines.training import checkpoints, education
 from support.commands import command
 
 CONFIG = """\

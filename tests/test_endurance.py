@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from benchmarks import endurance
-from pipelines import config, predict, progress, trainer
+from pipelines import predict
+from pipelines.core import config, progress
+from pipelines.training import trainer
 
 
 def samples(each, noise=0.0):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, examination, input_pipeline, records, statistics
-from data_prep.board_games import Go, Nim, Noughts, make, reachable
+from data_prep import UserError, examination
+from data_prep.core import input_pipeline, records, statistics
 from data_prep.games import job
-from pipelines import config as run_config
+from data_prep.games.board_games import Go, Nim, Noughts, make, reachable
+from pipelines.core import config as run_config
 
 NOUGHTS, GO = Noughts(), Go()
 

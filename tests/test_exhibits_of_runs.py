@@ -4,8 +4,11 @@ import json
 import pytest
 import tensorflow as tf
 
-from pipelines import checkpoints, config, experiments, reproduce
-from pipelines.exhibits import operations
+from pipelines import reproduce
+from pipelines.core import config
+from pipelines.reproduction import experiments
+from pipelines.reproduction.plots import operations
+from pipelines.training import checkpoints
 from support.commands import command
 from support.forked_stages import fork_stages
 

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks'))
 import education  # noqa: E402
 
-from keras_models import games  # noqa: E402
+from keras_models.turing import games  # noqa: E402
 
 
 def test_decisive_positions_of_one_heap_are_those_of_more_than_one_man_that_three_does_not_divide():

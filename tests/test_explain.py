@@ -2,8 +2,8 @@
 import dataclasses
 import re
 
-from pipelines import config as configs
-from pipelines import explain
+from pipelines.core import config as configs
+from pipelines.core import explain
 
 
 def test_explain_counts_table_3(capsys):

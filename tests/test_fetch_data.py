@@ -17,8 +17,11 @@ import tensorflow_datasets
 import yaml
 from PIL import Image
 
-from data_prep import UserError, archives, image_sources
-from pipelines import config, fetch, import_weights
+from data_prep import UserError
+from data_prep.core import archives
+from data_prep.image import readers
+from pipelines import fetch, import_weights
+from pipelines.core import config
 from pipelines.fetching import brought, catalogue, conversion
 from support.bad_server import serve, whole
 from support.commands import ROOT
@@ -45,9 +48,9 @@ def zip_of(path, files):
 
 def pictures(path, scratch):
     """(class, bytes) of every image in an archive, as the data set's job finds them."""
-    [source] = image_sources.sources('train', '', [str(path)])
-    found = [item for item in image_sources.scan(source, str(scratch), {}) if isinstance(item, image_sources.Picture)]
-    return [(item.label, image_sources.read(*item.found[1:4])) for item in found]
+    [source] = readers.sources('train', '', [str(path)])
+    found = [item for item in readers.scan(source, str(scratch), {}) if isinstance(item, readers.Picture)]
+    return [(item.label, readers.read(*item.found[1:4])) for item in found]
 
 
 def cifar(path, labels=(3, 9, 3, 0), extra=b'', names=NAMES):

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from keras_models import ModelError, fid
+from keras_models import ModelError
+from keras_models.scores import fid
 from support import torch_zip
 from support.references import Reference
 

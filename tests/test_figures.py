@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from pipelines import answers, figures
+from pipelines.reporting import answers, figures
 
 
 @pytest.mark.parametrize('longest', [0, 1, 59, 60, 61, 119, 500, 1023])

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 import pipelines
 from data_prep import UserError
-from pipelines import artifacts, cli, config
-from pipelines.pipeline import Pipeline
-from pipelines.stage import Stage
+from pipelines.core import artifacts, cli, config
+from pipelines.core.pipeline import Pipeline
+from pipelines.core.stage import Stage
 
 
 def stage(execute, **values):
@@ -46,7 +46,7 @@ def test_what_did_not_change_is_skipped_and_what_did_is_not(open_pipeline):
     assert content(first) == 'a' and first['examples'].properties == {'wrote': 'a'}
     assert content(open_pipeline('data.max_length=9').run(stage(write('c')))) == 'c'
     assert content(open_pipeline('train.steps=9').run(stage(write('d')))) == 'a'  # not one of its sections
-    assert content(open_pipeline().run(stage(write('e'), also=lambda _: {'raw': 1}))) == 'e'
+    assert content(open_pipeline().run(stage(write('e'), extra_inputs=lambda _: {'raw': 1}))) == 'e'
 
 
 def test_work_that_fails_is_found_again_by_the_same_work_and_by_no_other(open_pipeline):
@@ -74,7 +74,7 @@ def test_an_artifact_that_is_gone_is_made_again(open_pipeline):
     first = open_pipeline().run(stage(write('a')))
     tf.io.gfile.rmtree(first['examples'].uri)
     assert content(open_pipeline().run(stage(write('b')))) == 'b'
-    assert content(open_pipeline().run(stage(write('c'), current=lambda outputs: False))) == 'c'
+    assert content(open_pipeline().run(stage(write('c'), is_up_to_date=lambda outputs: False))) == 'c'
 
 
 def test_metadata_that_is_gone_overwrites_nothing(open_pipeline):
@@ -172,11 +172,11 @@ def test_source_of_the_frame_is_no_part_of_a_stage(source):
     plain = source(probe='import math\n')
     assert source(probe='import math\nfrom pipelines import stage\n') != plain  # the probe itself has changed
     text, imported = artifacts._imports('pipelines.train')
-    assert {'pipelines.trainer', 'pipelines.stage'} <= imported and '#' not in text
+    assert {'pipelines.training.trainer', 'pipelines.core.stage'} <= imported and '#' not in text
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         imports = artifacts._imports
         patch.setattr(artifacts, '_imports', lambda module: seen.append(module) or imports(module))
         artifacts.source_hash(['pipelines.train'])
-    assert {'pipelines.train', 'pipelines.trainer', 'data_prep.records', 'keras_models.layers'} <= {*seen}
+    assert {'pipelines.train', 'pipelines.training.trainer', 'data_prep.core.records', 'keras_models.core.layers'} <= {*seen}
     assert not {*seen} & {*artifacts.FRAME} and len(seen) == len({*seen})

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import board_games
-from keras_models import ModelError, games
-from keras_models.games import go, nim, noughts
+from data_prep.games import board_games
+from keras_models import ModelError
+from keras_models.turing import games
+from keras_models.turing.games import go, nim, noughts
 
 DRAW = np.random.default_rng
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -183,7 +184,7 @@ def test_random_games_go_as_in_plain_python(plain, game):
 @pytest.mark.parametrize('theirs, game', zip(
     [board_games.Nim(), board_games.Nim(2, 9, 3), board_games.Noughts(), board_games.Go()], GAMES), ids=NAMES[:4])
 def test_examinations_are_of_these_games(theirs, game):
-    """Positions are examined by rules of their own, `data_prep.board_games`: with the same boards and choices."""
+    """Positions are examined by rules of their own, `data_prep.games.board_games`: with the same boards and choices."""
     boards = boards_of(game)[::4]
     legal, (over, outcome) = game.legal(boards).numpy(), game.result(boards)
     move = some(legal, DRAW(5))

@@ -3,7 +3,8 @@ import h5py
 import numpy as np
 import pytest
 
-from keras_models import ModelError, h5_file
+from keras_models import ModelError
+from keras_models.weights import h5_file
 
 
 def weights(path, make):

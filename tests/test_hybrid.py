@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from data_prep import UserError
-from keras_models import layers
-from pipelines import checkpoints, config, hybrid
+from keras_models.core import layers
+from pipelines.core import config
+from pipelines.training import checkpoints, hybrid_parallel
 from support.tensorflow_state import renumber
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks' / 'sides'))
@@ -96,4 +97,4 @@ def test_what_is_dropped_is_drawn_by_the_first_replica_for_all():
     ('demo_translation', ['train.strategy=mirrored'], 'keras_models.transformer has none')])
 def test_what_cannot_be_is_refused(name, overrides, message):
     with pytest.raises(UserError, match=message):
-        hybrid.check(config.load(name, [HYBRID, *overrides]))
+        hybrid_parallel.check(config.load(name, [HYBRID, *overrides]))

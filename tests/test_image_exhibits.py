@@ -8,9 +8,10 @@ from PIL import Image
 
 from data_prep import UserError
 from keras_models import alexnet
-from pipelines import config, experiments
-from pipelines.exhibits import kernels, layers, nearest, trained
-from pipelines.pipeline import Pipeline
+from pipelines.core import config
+from pipelines.core.pipeline import Pipeline
+from pipelines.reproduction import experiments
+from pipelines.reproduction.plots import kernels, layers, nearest, trained
 from support.commands import command
 from support.forked_stages import fork_stages
 

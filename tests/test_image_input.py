@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import image_input
-from data_prep.image_input import Pixels, View
+from data_prep.image import augmentation
+from data_prep.image.augmentation import Pixels, View
 
 FILES = {'photograph': (375, 500, {'quality': 90}), 'tall': (301, 187, {'quality': 75, 'subsampling': 2}),
          'small': (32, 32, {'quality': 95, 'subsampling': 0}), 'narrow': (20, 333, {}), 'tiny': (9, 7, {}),
@@ -60,23 +60,23 @@ def test_a_crop_is_what_rescaling_all_of_the_picture_and_cropping_gives(name, mo
     height, width, options = FILES[name]
     encoded = tf.constant(jpeg(height, width, mode, **options))
     size, full = size_of(encoded), levels(encoded).numpy().astype(np.float64)
-    crop = tf.function(image_input.crop_jpeg, autograph=False)
+    crop = tf.function(augmentation.crop_jpeg, autograph=False)
     for scale in (64, 91, 150):
-        whole = image_input.rescaled(size, scale)
+        whole = augmentation.rescaled(size, scale)
         expected = triangle(full, whole.numpy())
         room = whole.numpy() - 64
         for offset in ([0, 0], room, room // 2, [room[0] // 3, room[1] // 5]):
             what = encoded, size, whole, tf.constant(offset, tf.int32), 64
             got, (y, x) = crop(*what), offset
             np.testing.assert_allclose(got, expected[y:y + 64, x:x + 64], atol=0.05)
-            np.testing.assert_array_equal(got, image_input.crop_jpeg(*what))
+            np.testing.assert_array_equal(got, augmentation.crop_jpeg(*what))
 
 
 @pytest.mark.parametrize('size, scale, expected', [
     ((375, 500), 256, (256, 341)), ((500, 375), 256, (341, 256)), ((256, 256), 256, (256, 256)),
     ((32, 32), 44, (44, 44)), ((3, 4), 6, (6, 8)), ((2, 3), 3, (3, 5)), ((1, 60000), 512, (512, 512 * 60000))])
 def test_the_shorter_side_becomes_the_scale_and_the_other_follows(size, scale, expected):
-    assert tuple(image_input.rescaled(tf.constant(size), scale).numpy()) == expected
+    assert tuple(augmentation.rescaled(tf.constant(size), scale).numpy()) == expected
 
 
 def training(shown, encoded, seeds):
@@ -190,7 +190,7 @@ def test_deviations_divide_what_is_left_of_every_colour(ramp):
     pixels = flat_pixels(100.0, np.diag([4000.0, 900, 100]))
     options = {'scales': (40, 40), 'colour': 0.1, 'mean': 'rgb'}
     levels = view(pixels, **options)
-    divided = View(pixels, 24, square=False, flip=False, deviation=True, **options)
+    divided = View(pixels, 24, square=False, flip=False, standardise=True, **options)
     seed, unit = tf.constant([1, 2]), np.sqrt([4000.0, 900, 100])
     for shown in (lambda v: v.central(*ramp), lambda v: v.picture(ramp[0], 40), lambda v: v.training(*ramp, seed)):
         np.testing.assert_allclose(shown(divided), shown(levels) / unit, rtol=1e-5, atol=1e-6)
@@ -212,7 +212,7 @@ def test_colours_move_by_the_papers_formula(ramp):
 
 
 def test_axes_do_not_depend_on_the_sign_they_come_out_with():
-    matrix = image_input.principal_colours(np.array([[5.0, 4, 3], [4, 6, 4], [3, 4, 7]]))
+    matrix = augmentation.principal_colours(np.array([[5.0, 4, 3], [4, 6, 4], [3, 4, 7]]))
     np.testing.assert_allclose(matrix @ matrix.T * 255 ** 2,
                                np.linalg.matrix_power([[5.0, 4, 3], [4, 6, 4], [3, 4, 7]], 2), rtol=1e-9)
     assert (np.take_along_axis(matrix, np.abs(matrix).argmax(0)[None], 0) > 0).all()
@@ -227,7 +227,7 @@ def test_a_served_picture_is_what_crops_were_taken_from(name, square):
     pixels = Pixels(np.asarray(triangle(draw.uniform(0, 255, (4, 4, 3)), (256, 256))), np.zeros(3), np.eye(3))
     shown = view(pixels, 40, (64, 64), square, mean='pixel')
     whole = tf.function(shown.picture, autograph=False)(encoded, 64).numpy()
-    assert whole.shape[:2] == ((64, 64) if square else tuple(image_input.rescaled(size_of(encoded), 64).numpy()))
+    assert whole.shape[:2] == ((64, 64) if square else tuple(augmentation.rescaled(size_of(encoded), 64).numpy()))
     y, x = (np.array(whole.shape[:2]) - 40) // 2
     np.testing.assert_allclose(shown.central(encoded, size_of(encoded)), whole[y:y + 40, x:x + 40], atol=0.05)
     np.testing.assert_array_equal(whole, shown.picture(encoded, 64))
@@ -256,7 +256,7 @@ def test_two_products_resample_to_the_bit_as_tensorflow_does(name, dtype):
     """All of a picture, parts of it, a part of what it is made of, and beyond its border, in a graph and without."""
     size, whole = map(np.array, RESAMPLED[name])
     pixels = tf.cast(np.random.default_rng(0).integers(0, 256, (*size, 3)), dtype) * tf.cast(1 / 3 + 1, dtype)
-    graph = tf.function(image_input.resampled, autograph=False)
+    graph = tf.function(augmentation.resampled, autograph=False)
     for offset, stop, start in ((0 * whole, whole, 0 * size), (whole // 3, whole - whole // 4, size // 5),
                                 (whole // 2, whole // 2 + 1, 0 * size), (whole // 2, whole + 7, size // 3)):
         what = [pixels[start[0]:, start[1]:], *(tf.constant(each, tf.int32) for each in (
@@ -265,13 +265,13 @@ def test_two_products_resample_to_the_bit_as_tensorflow_does(name, dtype):
         expected = tf.raw_ops.ScaleAndTranslate(
             images=what[0][tf.newaxis], size=what[4], scale=tf.cast(ratio, tf.float32), kernel_type='triangle',
             translation=tf.cast(start * ratio - offset, tf.float32), antialias=True)[0]
-        for found in (graph(*what), image_input.resampled(*what)):
+        for found in (graph(*what), augmentation.resampled(*what)):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_the_middle_of_a_picture_is_that_of_the_picture_rescaled():
     pixels = levels(tf.constant(jpeg(301, 187)))
-    middle = image_input.central_square(pixels, 100)
+    middle = augmentation.central_square(pixels, 100)
     whole = triangle(pixels.numpy().astype(np.float64), (161, 100))
     np.testing.assert_allclose(middle, whole[30:130], atol=0.05)
 
@@ -280,7 +280,7 @@ def test_a_line_of_pixels_is_shown_by_its_middle():
     """Rescaled whole, 1 x 20,000 pixels would be 256 x 5,120,000."""
     line = np.arange(20_000 * 3, dtype=np.uint32).reshape(1, 20_000, 3) // 300 % 256
     shown = view(crop=24).picture(tf.io.encode_png(line.astype(np.uint8)), 256)
-    assert shown.shape == (256, image_input.LONGEST * 256, 3)
+    assert shown.shape == (256, augmentation.LONGEST * 256, 3)
     np.testing.assert_allclose(shown[0, 1024], line[0, 10_000], atol=1)
 
 
@@ -293,27 +293,27 @@ def test_files_are_decoded_as_by_others(mode, options):
 
 
 def placed(whole, offset, mirrored=False):
-    return image_input.Place(tf.constant(whole), tf.constant(offset), tf.constant(mirrored))
+    return augmentation.Place(tf.constant(whole), tf.constant(offset), tf.constant(mirrored))
 
 
 def test_a_box_in_a_square_of_the_rescaled_picture():
     """400 x 200 pixels rescaled to 200 x 100, of which 50 are shown from 100 down and 25 to the right."""
     box, place = tf.constant([[.25, .5, .75, .75]]), ([200, 100], [100, 25])  # 25 to 75 across, 100 to 150 down
-    np.testing.assert_allclose(image_input.in_square(box, placed(*place), 50, 0.5), [.5, .5, 1, 1])
+    np.testing.assert_allclose(augmentation.in_square(box, placed(*place), 50, 0.5), [.5, .5, 1, 1])
     box = tf.constant([[.35, .5, .75, .75]])  # begins 10 pixels further right
-    np.testing.assert_allclose(image_input.in_square(box, placed(*place), 50, 0.5), [.6, .5, .8, 1], rtol=1e-6)
-    np.testing.assert_allclose(image_input.in_square(box, placed(*place, True), 50, 0.5), [.4, .5, .8, 1], rtol=1e-6)
+    np.testing.assert_allclose(augmentation.in_square(box, placed(*place), 50, 0.5), [.6, .5, .8, 1], rtol=1e-6)
+    np.testing.assert_allclose(augmentation.in_square(box, placed(*place, True), 50, 0.5), [.4, .5, .8, 1], rtol=1e-6)
 
 
 def test_a_box_half_outside_keeps_its_size_and_the_one_most_shown_counts():
     place = placed([100, 100], [0, 50])
     half = tf.constant([[.4, 0., .6, .5]])  # 40 to 60 across, of which the square shows what is right of 50
-    np.testing.assert_allclose(image_input.in_square(half, place, 50, 0.49), [0, .5, .4, 1], atol=1e-6)
-    assert np.isnan(image_input.in_square(half, place, 50, 0.51)).all()
+    np.testing.assert_allclose(augmentation.in_square(half, place, 50, 0.49), [0, .5, .4, 1], atol=1e-6)
+    assert np.isnan(augmentation.in_square(half, place, 50, 0.51)).all()
     boxes = tf.constant([[.4, 0., .6, .5], [.7, .1, .9, .2], [.5, 0., .9, .4], [np.nan] * 4])
-    np.testing.assert_allclose(image_input.in_square(boxes, place, 50, 0), [.4, .4, .8, .8], rtol=1e-6)
+    np.testing.assert_allclose(augmentation.in_square(boxes, place, 50, 0), [.4, .4, .8, .8], rtol=1e-6)
     for nothing in ([[0., 0., .4, .4]], [[np.nan] * 4], [[0., .5, .5, 1.]]):  # outside, none, beside
-        assert np.isnan(image_input.in_square(tf.constant(nothing), place, 50, 0)).all()
+        assert np.isnan(augmentation.in_square(tf.constant(nothing), place, 50, 0)).all()
 
 
 @pytest.mark.parametrize('square', [False, True])
@@ -327,7 +327,7 @@ def test_a_box_stays_around_its_thing_in_every_crop(square):
     mirrored = 0
 
     def compare(image, place):
-        x, y, w, h = 48 * image_input.in_square(box, place, 48, 0).numpy()
+        x, y, w, h = 48 * augmentation.in_square(box, place, 48, 0).numpy()
         rows, columns = (np.flatnonzero(image.numpy()[..., 0].max(axis) > 127) for axis in (1, 0))
         expected = np.clip([x - w / 2, x + w / 2, y - h / 2, y + h / 2], 0, 48)
         np.testing.assert_allclose([columns[0], columns[-1] + 1, rows[0], rows[-1] + 1], expected, atol=1)

@@ -9,10 +9,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, records
+from data_prep import UserError
+from data_prep.core import records
 from keras_models import vgg
-from pipelines import checkpoints, config, export, strategy, trainer
-from pipelines.pipeline import Pipeline
+from pipelines import export
+from pipelines.core import config
+from pipelines.core.pipeline import Pipeline
+from pipelines.training import checkpoints, strategy, trainer
 from support import killed_runs
 from support.commands import command
 

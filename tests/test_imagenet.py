@@ -16,17 +16,10 @@ import scipy.io
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import (
-    UserError,
-    image_input,
-    image_labels,
-    image_shards,
-    image_sources,
-    imagenet,
-    imagenet_job,
-    records,
-    sample_images,
-)
+from data_prep import UserError, imagenet
+from data_prep.core import records
+from data_prep.image import annotations, augmentation, readers, sample_images, shards
+from data_prep.image import job as image_job
 
 WNIDS = ['n01440764', 'n01641577', 'n02124075']
 
@@ -86,7 +79,7 @@ def config(tmp_path):
 
 def prepare(config, folder):
     os.makedirs(folder)
-    return imagenet_job.run(config, str(folder), [])
+    return image_job.run(config, str(folder), [])
 
 
 def features(folder, split='train'):
@@ -121,23 +114,23 @@ ENTITIES = ''.join(f'<!ENTITY {b} "{f"&{a};" * 99}">' for a, b in zip('abcd', 'b
     '<a>' * 9, 'x.jpg 1 2 3', 'x.jpg 1 2 3 y', f'<!DOCTYPE x [<!ENTITY a "{"a" * 9999}">{ENTITIES}]><x>&e;</x>'])
 def test_boxes_that_make_no_sense_are_an_error_of_one_kind(text):
     with pytest.raises(ValueError):
-        image_labels.fractions(text.encode(), 20, 24)
+        annotations.fractions(text.encode(), 20, 24)
 
 
 def test_a_tar_in_an_object_store_that_ends_too_early_is_named(tmp_path, monkeypatch):
     """Those files raise an error of their own where one reads or seeks behind the end."""
     path = tmp_path / 'a.tar'
-    monkeypatch.setattr(image_sources, 'open_file', lambda path: tf.io.gfile.GFile(path, 'rb'))
-    [source] = image_sources.sources('train', str(tmp_path), ['a.tar'])
+    monkeypatch.setattr(readers, 'open_file', lambda path: tf.io.gfile.GFile(path, 'rb'))
+    [source] = readers.sources('train', str(tmp_path), ['a.tar'])
     for cut in (700, 512, 100):
         path.write_bytes(tar({'a/x.jpg': bytes(1000)})[:cut])
         with pytest.raises(UserError, match=r'a\.tar is not a whole archive'):
-            list(image_sources.walk(source, ''))
+            list(readers.walk(source, ''))
 
 
 def test_a_csv_of_classes_that_is_none_is_named():
     with pytest.raises(UserError, match=r'^a\.csv is not the CSV its first line says \(field larger than'):
-        image_labels.labels(b'ImageId,PredictionString\n' + b'x' * 140_000, 'a.csv', {})
+        annotations.labels(b'ImageId,PredictionString\n' + b'x' * 140_000, 'a.csv', {})
 
 
 def check_counts(manifest):
@@ -516,8 +509,8 @@ def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypa
                                      f'{WNIDS[0]}/square.png': picture(73, 'PNG', size=(32, 32)),
                                      f'{WNIDS[1]}/dead.jpg': b'', f'{WNIDS[2]}/grey.jpg': picture(72, 'JPEG', 'L')})
     decoded = collections.Counter()
-    decode = image_input.decoded
-    monkeypatch.setattr(image_input, 'decoded', lambda data: decoded.update([data]) or decode(data))
+    decode = augmentation.decoded
+    monkeypatch.setattr(augmentation, 'decoded', lambda data: decoded.update([data]) or decode(data))
     prepare(config(max_dead_letters=0.1, resize=resize), tmp_path / 'out')
     assert len(decoded) == 24 + 6 + 3 and set(decoded.values()) == {1, 2}
     assert sum(decoded.values()) == 24 + 6 + 6 + 3  # validation and test are the same files here
@@ -526,8 +519,8 @@ def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypa
         if path.is_file() and path.stat().st_size:
             levels = decode(path.read_bytes())
             if resize:
-                levels = tf.cast(tf.round(image_input.rescale(levels, resize)), tf.uint8)
-            square = image_input.central_square(levels).numpy()
+                levels = tf.cast(tf.round(augmentation.rescale(levels, resize)), tf.uint8)
+            square = augmentation.central_square(levels).numpy()
             if levels.shape[0] == levels.shape[1]:  # is counted as it is
                 middles.append(square)
                 pixels.append(np.reshape(levels, [-1, 3]).astype(np.float64))
@@ -548,7 +541,7 @@ def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypa
 def test_sums_do_not_depend_on_how_pictures_are_put_together():
     draw = np.random.default_rng(0)
     squares = [draw.integers(0, 256, (side, side, 3), np.uint8) for side in (256, 31, 32, 256, 31, 256, 256)]
-    adder, merger = image_shards.PixelSums(), image_shards.MergedSums()
+    adder, merger = shards.PixelSums(), shards.MergedSums()
 
     def added(some):
         return functools.reduce(adder.add_input, some, adder.create_accumulator())
@@ -564,7 +557,7 @@ def test_sums_do_not_depend_on_how_pictures_are_put_together():
 def test_covariance_is_numpys_of_pictures_of_one_size():
     for side in (64, 31):  # an odd number of pixels, too
         squares = np.random.default_rng(side).integers(0, 256, (5, side, side, 3), np.uint8)
-        adder = image_shards.PixelSums()
+        adder = shards.PixelSums()
         found = adder.extract_output(functools.reduce(adder.add_input, squares, adder.create_accumulator()))
         np.testing.assert_allclose(found['covariance'], np.cov(squares.reshape(-1, 3).T, bias=True), rtol=1e-9)
 
@@ -675,6 +668,6 @@ def test_digits_come_in_imagenets_own_layout(tmp_path):
 def test_the_graph_is_built_without_looking_at_files(config):
     """As for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
-    imagenet_job.build(pipeline, config(folder='gs://none/raw', train=['a.tar', 'b'], test_labels='l.txt',
+    image_job.build(pipeline, config(folder='gs://none/raw', train=['a.tar', 'b'], test_labels='l.txt',
                                         synsets='s.mat', boxes=['c.tgz']), 'gs://none/out')
     assert 'Write' in {step.unique_name for step in pipeline.to_runner_api().components.transforms.values()}

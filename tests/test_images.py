@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import images
+from data_prep.image import codec
 
 LIMIT = 10_000
 
@@ -26,7 +26,7 @@ def encoded(kind='JPEG', mode='RGB', height=60, width=90, **options):
 
 
 def load(data, limit=LIMIT, **options):
-    return images.load(data, images.header(data, limit), **options)
+    return codec.load(data, codec.header(data, limit), **options)
 
 
 @pytest.mark.parametrize('mode, options', [('RGB', {}), ('L', {}), ('RGB', {'progressive': True}),
@@ -93,7 +93,7 @@ def test_the_middle_is_of_the_picture_as_it_is_stored():
 @pytest.mark.parametrize('height, width', [(256, 256), (256, 411), (300, 256)])
 def test_a_middle_that_is_cut_out_is_the_one_that_would_be_resampled(height, width):
     levels = np.random.default_rng(0).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(images._middle(levels), images.image_input.central_square(tf.constant(levels)))
+    np.testing.assert_array_equal(codec._middle(levels), codec.augmentation.central_square(tf.constant(levels)))
 
 
 @pytest.mark.parametrize('shape, options', [((90, 61), {'resize': 30}), ((300, 411), {'resize': 256}),
@@ -101,28 +101,28 @@ def test_a_middle_that_is_cut_out_is_the_one_that_would_be_resampled(height, wid
 def test_what_graphs_make_is_what_each_operation_makes_on_its_own(shape, options):
     data = encoded(height=shape[0], width=shape[1], quality=95)
     picture = load(data, 1_000_000, square=True, **options)
-    levels = images.image_input.decoded(data)
+    levels = codec.augmentation.decoded(data)
     if options:
-        levels = tf.cast(tf.round(images.image_input.rescale(levels, options['resize'])), tf.uint8)
+        levels = tf.cast(tf.round(codec.augmentation.rescale(levels, options['resize'])), tf.uint8)
         assert picture.encoded == tf.io.encode_jpeg(levels, quality=95)
     assert (picture.height, picture.width) == levels.shape[:2]
-    np.testing.assert_array_equal(picture.square, tf.round(images.image_input.central_square(levels)))
+    np.testing.assert_array_equal(picture.square, tf.round(codec.augmentation.central_square(levels)))
 
 
 def test_a_small_square_is_its_own_middle():
     """So that data sets of them take a third of the time; enlarged, the mean is that of the enlarged."""
     levels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
     for picture in levels:
-        assert images._middle(picture) is picture
-    large = np.mean([images.image_input.central_square(tf.constant(picture)) for picture in levels], 0)
-    np.testing.assert_allclose(images.image_input.central_square(tf.constant(levels.mean(0))), large, atol=1e-3)
-    assert images._middle(np.zeros([65, 65, 3], np.uint8)).shape == (256, 256, 3)
+        assert codec._middle(picture) is picture
+    large = np.mean([codec.augmentation.central_square(tf.constant(picture)) for picture in levels], 0)
+    np.testing.assert_allclose(codec.augmentation.central_square(tf.constant(levels.mean(0))), large, atol=1e-3)
+    assert codec._middle(np.zeros([65, 65, 3], np.uint8)).shape == (256, 256, 3)
 
 
 @pytest.mark.parametrize('data', [b'', b'\xff', b'\xff\xda', b'\xff\xff\xda\xda\xff\xda\xff',
                                   encoded(progressive=True)])
 def test_scans_are_counted_wherever_they_seem_to_begin(data):
-    assert images._scans(data) == data.count(b'\xff\xda')
+    assert codec._scans(data) == data.count(b'\xff\xda')
 
 
 def png_of(width, height):
@@ -153,8 +153,8 @@ def jpeg_of(width, height):
     (encoded() + 501 * b'\xff\xda', 'over 500 scans'),
 ])
 def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, reason, monkeypatch):
-    monkeypatch.delattr(images.image_input, 'decoded')
-    with pytest.raises(images.Unreadable, match=reason):
+    monkeypatch.delattr(codec.image_input, 'decoded')
+    with pytest.raises(codec.Unreadable, match=reason):
         load(data)
 
 
@@ -162,5 +162,5 @@ def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, rea
                                   encoded('JPEG', 'CMYK')[:-300]],
                          ids=['JPEG by its end', 'JPEG', 'PNG', 'PNG by all but its header', 'JPEG of CMYK'])
 def test_what_was_cut_short_is_refused(data):
-    with pytest.raises(images.Unreadable, match='damaged or cut short: it cannot be decoded'):
+    with pytest.raises(codec.Unreadable, match='damaged or cut short: it cannot be decoded'):
         load(data)

@@ -14,7 +14,9 @@ import tensorflow as tf
 
 from keras_models import ModelError
 from keras_models.viton import alias, geometric_matching, official_weights, segmentation
-from pipelines import checkpoints, import_weights, roles
+from pipelines import import_weights
+from pipelines.core import roles
+from pipelines.training import checkpoints
 from support import torch_zip, viton_inputs
 from support.commands import ROOT
 from support.references import Reference

@@ -4,8 +4,9 @@ import os
 import pytest
 import tensorflow as tf
 
-from pipelines import artifacts, export, infra_validate
-from pipelines.stage import Context
+from pipelines import export, infra_validate
+from pipelines.core import artifacts
+from pipelines.core.stage import Context
 
 
 class Scorer(tf.Module):

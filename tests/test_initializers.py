@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import initializers
-from pipelines.exhibits import variances
+from keras_models.core import initializers
+from pipelines.reproduction.plots import variances
 
 
 @pytest.mark.parametrize('filters, deviation', [(64, 0.059), (128, 0.042), (256, 0.029), (512, 0.021)])

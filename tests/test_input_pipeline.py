@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from data_prep import UserError, input_pipeline, records, wmt
+from data_prep import UserError, wmt
+from data_prep.core import input_pipeline, records
 
 
 @pytest.fixture(scope='module')

@@ -3,8 +3,12 @@ import csv
 
 import pytest
 
-from data_prep import UserError, records, subwords, text_files, wmt, wmt_job
-from pipelines import config, export, pipeline, stage
+from data_prep import UserError, wmt
+from data_prep.core import records, text_files
+from data_prep.text import job as text_job
+from data_prep.text import subwords
+from pipelines import export
+from pipelines.core import config, pipeline, stage
 from pipelines.serving import saved_model
 
 # A comma, quotes, two blanks, a line end, and characters that NFKC would change: ㎏, ①, half of a full width.
@@ -60,7 +64,7 @@ def test_tabs_and_braces_in_the_text(tmp_path):
 def test_korean_survives_to_the_byte(table, tmp_path, kind, size):
     out = tmp_path / 'out'
     out.mkdir()
-    wmt_job.run(settings(table, subword_kind=kind, vocab_size=size), str(out), [])
+    text_job.run(settings(table, subword_kind=kind, vocab_size=size), str(out), [])
     part, tokenizer = records.open_split(str(out), 'train'), wmt.assets(str(out))
     asked, columns = wmt.examples(part.read(range(len(part))))
     assert (asked, columns['target']) == (sources(), [row[2] for row in ROWS])

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records, sample_people, tryon, tryon_files
-from keras_models import ModelError, fid
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files, sample_people
+from keras_models import ModelError
+from keras_models.scores import fid
 from keras_models.viton import judge, serving, try_on
-from keras_models.viton.judge import Judge
+from keras_models.viton.judge import Scorer
 from support import published_files, torch_zip
 from support.references import Reference
 
@@ -38,7 +41,7 @@ def found(true, **others):
 
 def test_equal_pictures_have_an_ssim_of_1_and_no_difference():
     numbers = judge.compared(found(picture(0)))
-    assert ALWAYS - {*Judge.CORPUS} == {*numbers}
+    assert ALWAYS - {*Scorer.CORPUS} == {*numbers}
     for name, number in numbers.items():  # the garment where it is worn, pasted into what was removed, is the picture
         assert float(number) == pytest.approx(float('ssim' in name), abs=1e-6), name
 
@@ -66,11 +69,11 @@ def test_pairs_are_in_thirds_by_what_of_the_garment_the_warp_leaves_bare(monkeyp
     bare[32:48] = 0  # a quarter of the garment, and ground, which does not matter
     assert float(judge.compared(found(picture(0), warped_mask=bare))['misaligned']) == pytest.approx(16 * 64 / 128 ** 2)
     areas = [0.3, math.nan, 0.1, 0.2, 0.6, 0.5, 0.4]
-    asked = Judge({})
+    asked = Scorer({})
     monkeypatch.setattr(asked, '_misaligned', areas)
     assert [row.get('misalignment') for row in asked.slices()] == [
         'medium', None, 'small', 'small', 'large', 'large', 'medium']
-    assert Judge({}).slices() == []
+    assert Scorer({}).slices() == []
 
 
 def test_a_pasted_garment_is_put_before_the_mean_of_the_background():
@@ -141,12 +144,12 @@ def pairs(tmp_path_factory):
     """Inputs and rows: two people in what they wear, and the first in what the other wears."""
     folder = str(tmp_path_factory.mktemp('people'))
     sample_people.write_people(folder, 2, 0, SIZE)
-    folders = tryon_files.folders(tryon_files.root(os.path.join(folder, 'train_pairs.txt')))
+    folders = pairs_files.folders(pairs_files.root(os.path.join(folder, 'train_pairs.txt')))
     asked = {'image': 'image', 'parse': 'parse', 'pose_json': 'keypoints', 'cloth': 'cloth', 'cloth_mask': 'cloth_mask'}
     inputs, rows = [], []
     for person, garment in ((0, 0), (1, 1), (0, 1)):
         names = [f'0000{number}_00.jpg' for number in (person, garment)]
-        files = tryon_files.read(folders, *names)
+        files = pairs_files.read(folders, *names)
         inputs.append({name: files[key].content for name, key in asked.items()})
         rows.append({'person': names[0], 'garment': names[1], 'target': names[0] if person == garment else ''})
     return inputs, rows
@@ -188,12 +191,12 @@ def perfect(assets):
 
 
 def test_a_model_nobody_trained_and_a_perfect_one(model, perfect, pairs):
-    of_random, of_perfect = Judge({}), Judge({})
+    of_random, of_perfect = Scorer({}), Scorer({})
     assert {*of_random.names} == ALWAYS and of_random.names[-1] == 'ssim'
     found, best = of_random(model, *pairs), of_perfect(perfect, *pairs)
     for row, results in zip(pairs[1], zip(found, best)):
         for numbers in results:
-            assert {*numbers} == ALWAYS - {*Judge.CORPUS}
+            assert {*numbers} == ALWAYS - {*Scorer.CORPUS}
             assert all(map(math.isfinite if row['target'] else math.isnan, numbers.values()))
     for one, other in zip(found[:2], best[:2]):
         for name in {*one} - {'warp_l1_identity', 'ssim_pasted', 'mask_ssim_pasted'}:
@@ -209,7 +212,7 @@ def test_a_model_nobody_trained_and_a_perfect_one(model, perfect, pairs):
 
 def test_pairs_worn_by_nobody_have_no_scores_and_still_pictures(perfect, pairs):
     unworn = [each[2:] for each in pairs]
-    judged = Judge({})
+    judged = Scorer({})
     [numbers] = judged(perfect, *unworn)
     assert all(map(math.isnan, [*numbers.values(), *judged.corpus().values()]))
     [pictures] = judged.pictures
@@ -221,7 +224,7 @@ def test_pairs_worn_by_nobody_have_no_scores_and_still_pictures(perfect, pairs):
 
 
 def test_files_that_cannot_be_used_are_told_and_count_nothing(perfect, pairs):
-    judged = Judge({})
+    judged = Scorer({})
     inputs, rows = pairs
     results = judged(perfect, [{**inputs[0], 'pose_json': b'{"people": []}'}, inputs[1]], rows[:2])
     assert 'one person' in results[0]['error'] and 'ssim' in results[1]
@@ -229,7 +232,7 @@ def test_files_that_cannot_be_used_are_told_and_count_nothing(perfect, pairs):
 
 
 def test_every_number_says_how_and_on_which_pairs(perfect, pairs):
-    judged = Judge({})
+    judged = Scorer({})
     judged(perfect, *pairs)
     said = judged.protocol()
     digest = hashlib.sha256(b'00000_00.jpg 00000_00.jpg\n00000_00.jpg 00001_00.jpg\n00001_00.jpg 00001_00.jpg\n')
@@ -238,7 +241,7 @@ def test_every_number_says_how_and_on_which_pairs(perfect, pairs):
         assert 'at 128 x 128 ' in text and f'2 of 3 pairs worn, list {digest.hexdigest()[:16]}' in text
     assert f'tf.image.ssim of TensorFlow {tf.__version__}' in said['ssim'] and 'true parse' in said['ssim']
     assert 'predicted parse' in said['chain_ssim'] and '4 of 5 scales' in said['ms_ssim']
-    again = Judge({})
+    again = Scorer({})
     again(perfect, *(each[::-1] for each in pairs))
     assert again.protocol() == said  # in whatever order
     again(perfect, *(each[:1] for each in pairs))
@@ -246,15 +249,15 @@ def test_every_number_says_how_and_on_which_pairs(perfect, pairs):
 
 
 def test_metrics_without_their_networks_are_named_with_the_remedy():
-    none, half = Judge({}).missing, Judge({'alexnet': 'a.pth', 'inception': 'i.pth'}).missing
+    none, half = Scorer({}).missing, Scorer({'alexnet': 'a.pth', 'inception': 'i.pth'}).missing
     assert {*none} == {'lpips', 'fid'} and {*half} == {'lpips'}
     assert none['lpips'].startswith('lpips is not computed: give evaluate.networks.alexnet=')
     assert 'pt_inception-2015-12-05' in none['fid']
     assert 'networks.lpips=' in half['lpips'] and 'alexnet=' not in half['lpips']
-    every = Judge({'alexnet': 'a.pth', 'lpips': 'l.pth', 'inception': 'i.pth'})
+    every = Scorer({'alexnet': 'a.pth', 'lpips': 'l.pth', 'inception': 'i.pth'})
     assert not every.missing and {*every.names} == ALWAYS | {'lpips', 'fid'}
     with pytest.raises(ModelError, match='evaluate.networks.vgg: no metric asks such a network; there are alexnet'):
-        Judge({'vgg': 'v.pth'})
+        Scorer({'vgg': 'v.pth'})
 
 
 def mean_colours(shown, training):
@@ -272,7 +275,7 @@ def test_published_networks_see_no_distance_between_equal_pictures(
         monkeypatch.setattr(fid, 'load', lambda path: mean_colours)
         monkeypatch.setattr(fid, 'Statistics', lambda: statistics(48))
     reference = Reference('lpips')
-    judged = Judge({'alexnet': published_files.write(reference, tmp_path / 'alexnet.pth'),
+    judged = Scorer({'alexnet': published_files.write(reference, tmp_path / 'alexnet.pth'),
                     'lpips': torch_zip.write(tmp_path / 'lpips.pth', published_files.lins(reference)),
                     'inception': published_files.write(Reference('inception'), tmp_path / 'inception.pth')
                     if inception else 'unread.pth'})

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import plain_machine
-from keras_models import educated, lessons
 from keras_models.learning_machine import NONE, PAIN, PLEASURE, Config, Machines, mix
+from keras_models.turing import educated, lessons
 
 ONE_HEAP = {'heaps': 1, 'highest': 20, 'most': 2}  # every choice is of two
 KEYS = {-1: PAIN, 0: 0, 1: PLEASURE}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import games, layers, lessons
+from keras_models.core import layers
 from keras_models.learning_machine import Config, Machines
+from keras_models.turing import games, lessons
 
 BINARY = {'heaps': 1, 'highest': 8, 'most': 2}
 HEAPS = np.array([[2], [4], [5], [7], [8]], np.int32)  # where there is something to choose and the game can be won

@@ -11,9 +11,13 @@ import sys
 import pytest
 import yaml
 
-from data_prep import UserError, raw_files, records, wmt_job
-from pipelines import artifacts, config, infra_validate, lineage, pusher, stage
-from pipelines.pipeline import Pipeline
+from data_prep import UserError
+from data_prep.core import raw_files, records
+from data_prep.text import job as text_job
+from pipelines import infra_validate, lineage
+from pipelines.core import artifacts, config, stage
+from pipelines.core.pipeline import Pipeline
+from pipelines.serving import pusher
 from support.commands import ROOT
 from support.text_data import CONFIG, write_pairs
 
@@ -199,14 +203,14 @@ def test_a_raw_file_that_changes_while_it_is_read_stops_the_stage(finished, tmp_
     for split in ('train', 'validation', 'test'):
         shutil.copy(finished.folder / f'{split}.tsv', tmp_path)
     loaded = config.load(str(finished.folder / 'tiny.yaml'), [f'data.folder={tmp_path}'])
-    prepare = wmt_job.run
+    prepare = text_job.run
 
     def slow(*args):
         made = prepare(*args)
         with open(tmp_path / 'train.tsv', 'a') as file:
             file.write('one\teins\tshort\n')
         return made
-    monkeypatch.setattr(wmt_job, 'run', slow)
+    monkeypatch.setattr(text_job, 'run', slow)
     pipeline = Pipeline(loaded, str(tmp_path / 'root'), [])
     with pytest.raises(UserError, match=r'train\.tsv changed while it was read; run `python -m pipelines\.prepare'):
         pipeline.run(stage.get('prepare'))

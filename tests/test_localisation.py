@@ -7,14 +7,18 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, imagenet, imagenet_job, records
-from keras_models import ModelError, boxes, localisation, vgg
-from keras_models.image import localiser, serving
-from keras_models.image.box_scorer import Judge
+from data_prep import UserError, imagenet
+from data_prep.core import records
+from data_prep.image import job as image_job
+from keras_models import ModelError, localisation, vgg
+from keras_models.image import boxes, localiser, serving
+from keras_models.image.box_scorer import Scorer
 from keras_models.image.localiser import Inference
 from keras_models.localisation import Config
-from pipelines import checkpoints, config, export, roles
-from pipelines.pipeline import Pipeline
+from pipelines import export
+from pipelines.core import config, roles
+from pipelines.core.pipeline import Pipeline
+from pipelines.training import checkpoints
 from support.commands import command
 from support.tiny_classifier import Assets, jpeg, png
 from support.vgg_weights import fill, published
@@ -265,7 +269,7 @@ def test_errors_are_ilsvrcs():
                b'2': [('a', [.25, .25, .75, .75]), ('b', whole)], b'3': [('a', whole), ('b', whole)]}
     central = {b'0': [right, whole, whole], b'1': [whole, half, whole], b'2': [whole, whole, [.25, .25, .75, .65]],
                b'3': [whole] * 3}
-    judge = Judge({})
+    judge = Scorer({})
     found = judge(Made(answers, central), [b'0', b'1', b'2', b'3'], rows)
     expected = {'class_error': [0, 0, 1], 'mean_iou': [1, .5, .8], 'box_error': [0, 1, 0],
                 'localisation_error': [0, 1, 1]}
@@ -277,14 +281,14 @@ def test_errors_are_ilsvrcs():
 
 
 def test_the_best_constant_box_is_found():
-    judge = Judge({})
+    judge = Scorer({})
     whole = [0., 0., 1., 1.]
     middle, off = [.3, .2, .7, .8], [0., 0., .1, .1]
     for true in (middle, middle, [.3, .2, .7, .8], off):
         judge._compared({'answers': ['a'], 'boxes': [whole]}, np.array(whole), {'target': 'a', 'boxes': true})
     found = judge.corpus()
     assert found['box_error_constant'] == .25 and found['mean_iou_constant'] == pytest.approx(.75, abs=1e-5)
-    assert all(np.isnan(value) for value in Judge({}).corpus().values())
+    assert all(np.isnan(value) for value in Scorer({}).corpus().values())
 
 
 def test_mistakes_are_sentences(classifier):
@@ -301,7 +305,7 @@ def test_mistakes_are_sentences(classifier):
     with pytest.raises(ModelError, match='set input.boxes: true'):
         localisation.loss_fn({}, {'image': 0, 'label': 0}, SEED, True, Config(**SMALL))
     with pytest.raises(ModelError, match='evaluate.networks.lpips'):
-        Judge({'lpips': 'x'})
+        Scorer({'lpips': 'x'})
 
 
 DATA = """
@@ -309,7 +313,7 @@ data: {module: data_prep.imagenet, train: [FOLDER], validation_fraction: 0.2, te
 train: {steps: STEPS, log_every: 30, checkpoint_every: 30, validate_every: 30, average_checkpoints: 1}
 """
 NET = 'variant: A, width: 0.1, weights: glorot, learning_rate: 0.01, dropout: 0'
-SEEN = 'rows: 16, crop: 32, scales: [32, 64], colour: 0, mean: rgb, deviation: true'
+SEEN = 'rows: 16, crop: 32, scales: [32, 64], colour: 0, mean: rgb, standardise: true'
 CLASSIFIER = f'''{DATA}
 input: {{{SEEN}}}
 model: {{module: keras_models.vgg, {NET}}}
@@ -369,7 +373,7 @@ def test_a_folder_becomes_a_pushed_model_that_beats_every_constant_box(place, fi
     assert 'train: starting from the weights of runs/things/serving/things/1' in finished
     found = {name: float(value) for name, value in re.findall(r'(\w+) ([\d.]+)(?:,| on)', re.search(
         'evaluate: (.*) test examples', finished)[1])}
-    assert found.keys() == set(Judge({}).names)
+    assert found.keys() == set(Scorer({}).names)
     assert found['box_error'] < found['box_error_constant'] and found['mean_iou'] > found['mean_iou_constant']
     assert found['localisation_error'] >= found['class_error']
     [report] = place.glob('runs/located/evaluate/*/report/report.html')
@@ -399,7 +403,7 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
     monkeypatch.chdir(place)
     resolved = config.load('located.yaml')
     [version] = (place / 'runs/things/serving/things').glob('[0-9]*')
-    assert export.with_newest(resolved.inference, localiser.MODELS).classifier == str(version.relative_to(place))
+    assert export.with_newest(resolved.inference, localiser.EXPORTED_MODELS).classifier == str(version.relative_to(place))
     assert [*export.STAGE.also(Pipeline(resolved, 'runs/located', []))] == [str(version.relative_to(place))]
 
 
@@ -407,7 +411,7 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
 def test_boxes_change_no_picture_and_are_missing_where_nothing_is_known(place, tmp_path, training):
     folder = tmp_path / 'examples'
     folder.mkdir()
-    imagenet_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
+    image_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
     split = records.open_split(str(folder), 'train')
     rows = [*split.read(range(40)), b'']
     seeds = tf.constant([[1, i] for i in range(41)])

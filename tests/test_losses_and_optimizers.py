@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import losses, optimizers, transformer
+from keras_models import transformer
+from keras_models.core import losses, optimizers
 
 
 @pytest.mark.parametrize('epsilon_ls', [0.0, 0.1])
@@ -84,7 +85,7 @@ def test_one_update_is_adams():
 
 def test_updates_are_krizhevskys():
     """v := 0.9 v - 0.0005 e w - e g; w := w + v, with a rate that changes; biases and slopes feel no decay."""
-    rate = optimizers.Plateau(0.01, 'top1_error', drops=2)
+    rate = optimizers.Plateau(0.01, 'top1_error', max_drops=2)
     optimizer = optimizers.Momentum(rate, 0.9, 0.0005)
     names = ('conv1/kernel', 'conv1/bias', 'conv1/prelu/a', 'alpha/kernel')
     variables = [tf.Variable([30.0, -20.0], name=name) for name in names]

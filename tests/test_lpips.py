@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from keras_models import ModelError, lpips
+from keras_models import ModelError
+from keras_models.scores import lpips
 from support import published_files, torch_zip
 from support.references import Reference
 

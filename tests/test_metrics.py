@@ -7,7 +7,9 @@ import sacrebleu
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 
-from pipelines import config, evaluate, metrics
+from pipelines import evaluate
+from pipelines.core import config
+from pipelines.evaluation import metrics
 
 
 @pytest.mark.parametrize('pairs', [

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from data_prep import UserError
-from pipelines import checkpoints, config, pipeline, report, stage, strategy
-from pipelines.config import TrainConfig
-from pipelines.loop import PREEMPTED
+from pipelines.core import config, pipeline, stage
+from pipelines.core.config import TrainConfig
+from pipelines.reporting import report
+from pipelines.training import checkpoints, strategy
+from pipelines.training.loop import PREEMPTED
 from support import killed_runs
 from support.commands import ROOT, Started, command, environment, start
 
@@ -111,7 +113,7 @@ def test_who_follows(monkeypatch, cluster, task, expected):
     monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': dict(zip(('type', 'index'), task))}))
     config = TrainConfig(strategy='multi_worker_mirrored')
     strategy.check(config)
-    assert strategy.follows(config) is expected
+    assert strategy.is_worker(config) is expected
 
 
 def test_a_worker_that_follows_makes_no_other_stage(config_file, tmp_path, monkeypatch):

@@ -8,8 +8,9 @@ import tensorflow_model_analysis as tfma
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep import trees
-from pipelines import evaluate, metrics, parseval
+from data_prep.trees import trees
+from pipelines import evaluate
+from pipelines.evaluation import metrics, parseval
 
 # evalb's sample of four words: what was answered, and the right, reference and answered brackets it prints. Its rows
 # that differ in words it leaves out as errors; here they have none right.

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records, tree_graph, treebank, trees
-from pipelines import answers, config, parseval
-from pipelines.pipeline import Pipeline
+from data_prep import treebank
+from data_prep.core import records
+from data_prep.trees import tree_graph, trees
+from pipelines.core import config
+from pipelines.core.pipeline import Pipeline
+from pipelines.evaluation import parseval
+from pipelines.reporting import answers
 from pipelines.serving import saved_model
 from support.commands import command
 from support.tiny_treebank import corpus

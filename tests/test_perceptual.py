@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import ModelError, perceptual, published, vgg
-from pipelines import checkpoints
+from keras_models import ModelError, vgg
+from keras_models.viton import perceptual
+from keras_models.weights import published
+from pipelines.training import checkpoints
 from support import published_files, torch_zip
 from support.references import Reference
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import person
+from data_prep.people import person
 
 HEIGHT, WIDTH = 256, 192
 NAMES = {name: number for number, name in enumerate(person.POINTS)}

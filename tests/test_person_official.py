@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import person_drawn, person_official, records, sample_people, tryon, tryon_files, tryon_sample
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files, person_drawn, person_official, sample_people, sample_reader
 from support import authors_person
 
 SIZE = 1024, 768
@@ -120,7 +122,7 @@ def files_of(person, points=None, more=()):
     contents = {'image': encoded(person.image, 'PNG'), 'cloth': encoded(person.cloth, 'PNG'),
                 'cloth_mask': encoded(person.cloth_mask, 'PNG'), 'parse': encoded(person.parse, 'PNG'),
                 'keypoints': json.dumps({'people': everyone}).encode()}
-    return {key: tryon_files.File(key, content) for key, content in contents.items()}
+    return {key: pairs_files.File(key, content) for key, content in contents.items()}
 
 
 def assets(folder, rules, size=SIZE):
@@ -138,7 +140,7 @@ def test_files_become_the_authors_person_whose_first_counts(people, tmp_path):
     """As stored, as a batch shows it, and as a server does; grey is level 128."""
     first, other = people
     files = files_of(first, more=[other.points])
-    sample = tryon_sample.sample(files, 40, 10 ** 7, 'official')
+    sample = sample_reader.sample(files, 40, 10 ** 7, 'official')
     removed, agnostic_parse = (np.asarray(Image.open(io.BytesIO(each))) for each in (
         sample.removed, sample.agnostic_parse))
     points = first.points[:, :2].round(3)
@@ -153,7 +155,7 @@ def test_files_become_the_authors_person_whose_first_counts(people, tmp_path):
     assert (found['agnostic'].numpy()[found['removed'].numpy() > 0] == GREY).all()
 
     batch = tryon.decoder(str(tmp_path), tryon.Input(size=list(SIZE)), False)(
-        tf.constant([tryon_sample.example(sample, 'person', 'garment', True)]), tf.constant(0, tf.int64),
+        tf.constant([sample_reader.example(sample, 'person', 'garment', True)]), tf.constant(0, tf.int64),
         tf.constant([[0, 0]]))
     np.testing.assert_allclose(batch['agnostic'][0], expected / np.float32(127.5) - 1, atol=1e-6)
 
@@ -162,9 +164,9 @@ def test_what_the_rules_cannot_do_without_is_refused_by_name(people, tmp_path):
     person, *_ = people
     points = person.points.copy()
     points[[9, 12]] = 0
-    with pytest.raises(tryon_files.Refused, match='no two hips in it, and data.agnostic: official needs them'):
-        tryon_sample.sample(files_of(person, points), 40, 10 ** 7, 'official')
+    with pytest.raises(pairs_files.Refused, match='no two hips in it, and data.agnostic: official needs them'):
+        sample_reader.sample(files_of(person, points), 40, 10 ** 7, 'official')
     with pytest.raises(tf.errors.InvalidArgumentError, match='pose_json must hold two hips'):
         served(assets(tmp_path, 'official', (256, 192)), files_of(person, points))
-    with pytest.raises(tryon_files.Refused, match='2 persons, and not one'):
-        tryon_sample.sample(files_of(person, more=[points]), 40, 10 ** 7, 'paper')
+    with pytest.raises(pairs_files.Refused, match='2 persons, and not one'):
+        sample_reader.sample(files_of(person, more=[points]), 40, 10 ** 7, 'paper')

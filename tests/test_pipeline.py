@@ -9,11 +9,15 @@ import sacrebleu
 import tensorflow as tf
 import tensorflow_text  # noqa: F401
 
-from data_prep import UserError, records, wmt
-from keras_models import translator
-from pipelines import checkpoints, config, evaluate, infra_validate, metrics, stage
-from pipelines.pipeline import Pipeline
+from data_prep import UserError, wmt
+from data_prep.core import records
+from keras_models.text import translator
+from pipelines import evaluate, infra_validate
+from pipelines.core import config, stage
+from pipelines.core.pipeline import Pipeline
+from pipelines.evaluation import metrics
 from pipelines.serving import saved_model
+from pipelines.training import checkpoints
 from support.commands import command, exit_code
 from support.text_data import WORDS
 

@@ -10,12 +10,17 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, image_shards, records
-from keras_models import deep_features as descriptors
-from pipelines import config, evaluate, pusher, roles, sheet
-from pipelines.artifacts import Artifact
-from pipelines.exhibits import deep_features, parsing, tried_on, vgg_configurations
-from pipelines.experiments import Run, Study
+from data_prep import UserError
+from data_prep.core import records
+from data_prep.image import shards
+from keras_models.image import deep_features as descriptors
+from pipelines import evaluate
+from pipelines.core import config, roles
+from pipelines.core.artifacts import Artifact
+from pipelines.reporting import contact_sheet
+from pipelines.reproduction.experiments import Run, Study
+from pipelines.reproduction.plots import deep_features, parsing, tried_on, vgg_configurations
+from pipelines.serving import pusher
 from support import tiny_classifier
 
 
@@ -58,12 +63,12 @@ def where(page, rgb):
 
 def test_people_in_garments_stand_a_row_a_pair_and_a_column_a_setting(tmp_path, monkeypatch):
     titles = []
-    draw = sheet.draw_rows
+    draw = contact_sheet.draw_rows
 
     def noted(path, rows):
         titles.append([one.title for one in rows[0]])
         draw(path, rows)
-    monkeypatch.setattr(sheet, 'draw_rows', noted)
+    monkeypatch.setattr(contact_sheet, 'draw_rows', noted)
     # The second setting kept a pair less: a row lacking a picture is left out.
     runs = [tried(tmp_path, setting, seed, 3 - setting) for seed in (0, 1) for setting in (0, 1)]
     exhibit = tried_on.draw(Study(runs, '', str(tmp_path), 'small'))
@@ -161,7 +166,7 @@ def target(tmp_path_factory):
     for number in range(24):
         item = types.SimpleNamespace(label=f'class {number % 3}', name=f'{number}.png')
         shown = types.SimpleNamespace(encoded=picture(number % 3, number), height=20, width=24)
-        writer.write(image_shards.example(shown, number % 3, item, [(0.0, 0.0, 0.5, 1.0)]))
+        writer.write(shards.example(shown, number % 3, item, [(0.0, 0.0, 0.5, 1.0)]))
     records.write_manifest(str(folder), [writer.close()], (), {}, {})
     return folder
 

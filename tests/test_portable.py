@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from data_prep import raw_files, wmt_job
-from pipelines import config
+from data_prep.core import raw_files
+from data_prep.text import job as text_job
+from pipelines.core import config
 from support.commands import ROOT, command
 
 SHARDS = ['data.pairs_per_block=200', 'data.pairs_per_shard=1000']  # several blocks a shard, several shards
@@ -53,7 +54,7 @@ def test_separate_workers_write_the_bytes_of_the_direct_runner(config_file, job_
 
     direct = tmp_path / 'direct'
     direct.mkdir()
-    wmt_job.run(config.load(config_file, SHARDS).data, str(direct), [])
+    text_job.run(config.load(config_file, SHARDS).data, str(direct), [])
     [examples] = (tmp_path / 'root').glob('prepare/*/examples')
     made = files(examples)
     assert made.pop(raw_files.LIST)  # which the stage adds
@@ -62,4 +63,4 @@ def test_separate_workers_write_the_bytes_of_the_direct_runner(config_file, job_
 
     workers = {int(line) for line in started.read_text().split()}
     assert workers and service not in workers  # each the shell that became a worker
-    assert 'data_prep.wmt_job' in imported.read_text()  # and it was they who ran the job's functions
+    assert 'data_prep.text.job' in imported.read_text()  # and it was they who ran the job's functions

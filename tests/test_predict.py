@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from pipelines import pusher
+from pipelines.serving import pusher
 from support import tiny_player
 from support.commands import command, start
 

@@ -113,7 +113,7 @@ def test_prelu_is_equations_1_to_3(shared):
 
 
 def test_slopes_feel_no_decay():
-    config = dataclasses.replace(SMALL, learning_rate=0.1, decay=0.5)
+    config = dataclasses.replace(SMALL, learning_rate=0.1, weight_decay=0.5)
     nets, [optimizer] = prelu_net.build(config), prelu_net.optimizers(config).values()
     variables = nets['classifier'].trainable_variables
     for variable in variables:

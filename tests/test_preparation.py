@@ -6,9 +6,11 @@ import pytest
 
 from data_prep import UserError
 from keras_models.viton import try_on
-from pipelines import checkpoints, evaluate, import_weights, predict, preparation, trainer
-from pipelines import config as configs
+from pipelines import evaluate, import_weights, predict
+from pipelines.core import compatibility
+from pipelines.core import config as configs
 from pipelines.serving import saved_model
+from pipelines.training import checkpoints, trainer
 
 OFFICIAL = {'agnostic': 'official'}
 REFUSED = r'was trained on people of data\.agnostic: official, and these are paper; '
@@ -17,7 +19,7 @@ REFUSED = r'was trained on people of data\.agnostic: official, and these are pap
 def test_data_made_the_same_way_or_of_another_task_pass():
     for trained, data in ((OFFICIAL, OFFICIAL), ({'agnostic': 'paper'}, {'agnostic': 'paper'}), ({}, OFFICIAL),
                           ({'agnostic': None}, OFFICIAL), (OFFICIAL, {})):
-        preparation.check('it', trained, types.SimpleNamespace(**data))
+        compatibility.check('it', trained, types.SimpleNamespace(**data))
 
 
 def weights(folder, said):

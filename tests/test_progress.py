@@ -7,7 +7,7 @@ import threading
 
 import tensorflow as tf
 
-from pipelines.progress import Progress
+from pipelines.core.progress import Progress
 
 ESCAPES = re.compile(r'\x1b\[[0-9;?]*[a-zA-Z]')
 HIDE, SHOW = '\x1b[?25l', '\x1b[?25h'  # the cursor
@@ -79,7 +79,7 @@ def test_elsewhere_there_are_plain_lines(capsys):
 def test_the_time_left_is_of_the_steps_this_process_took(capsys, monkeypatch):
     """Resumed at 10 of 40, after 5 s and 10 steps: 20 more take 10 s."""
     now = [100.0]
-    monkeypatch.setattr('pipelines.progress.time.monotonic', lambda: now[0])
+    monkeypatch.setattr('pipelines.core.progress.time.monotonic', lambda: now[0])
     step = tf.Variable(10, dtype=tf.int64)
     with Progress(step, 40, 'tokens') as progress:
         now[0] += 5

@@ -9,7 +9,10 @@ import types
 import pytest
 
 from data_prep import UserError
-from pipelines import artifacts, push, pusher, serving_kit, stage
+from pipelines import push
+from pipelines.core import artifacts, stage
+from pipelines.serving import kit as serving_kit
+from pipelines.serving import pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -105,15 +108,15 @@ def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destina
     push.execute(work)
     outputs = {'pushed_model': artifacts.Artifact(1, 'PushedModel', 'runs/x/push/1/pushed_model', '', work.properties)}
     capsys.readouterr()
-    assert push.is_current(outputs) and not capsys.readouterr().out
+    assert push.is_up_to_date(outputs) and not capsys.readouterr().out
     pusher.rollback(destination)
-    assert push.is_current(outputs)
+    assert push.is_up_to_date(outputs)
     assert re.fullmatch(rf'push: version {work.properties["version"]} was rolled back, and stays so .*; remove '
                         r'runs/x/push/1/pushed_model to push it again\.\n', capsys.readouterr().out)
     push_all(models, destination, '?')
-    assert not push.is_current(outputs)
+    assert not push.is_up_to_date(outputs)
     shutil.rmtree(destination)
-    assert not push.is_current(outputs)
+    assert not push.is_up_to_date(outputs)
 
 
 def test_a_kit_that_cannot_be_written_does_not_stop_the_push(models, tmp_path, destination, capsys):

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from benchmarks import push_sweep
 from data_prep import UserError
-from pipelines import pusher
+from pipelines.serving import pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 

@@ -12,9 +12,9 @@ from packaging import requirements, utils
 from PIL import Image
 from sklearn import datasets
 
-from data_prep import samples
-from keras_models import optimizers
-from pipelines import config
+from data_prep.text import samples
+from keras_models.core import optimizers
+from pipelines.core import config
 from support.commands import ROOT, command
 from support.text_data import write_pairs
 

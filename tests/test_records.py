@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, records
+from data_prep import UserError
+from data_prep.core import records
 
 RECORDS = [b'', b'one', b'two' * 1000, bytes(range(256))]
 
@@ -36,7 +37,7 @@ def test_a_shard_is_a_plain_tfrecord_file(data_set):
 
 def test_a_long_shard_is_a_plain_tfrecord_file_too(tmp_path):
     """Longer than what is written in one call, of records that are shorter and longer than it."""
-    long = [b'%d' % i * (i % 7 * 10_000) for i in range(30)] + [b'x' * (records._AT_ONCE + 1), b'', b'last']
+    long = [b'%d' % i * (i % 7 * 10_000) for i in range(30)] + [b'x' * (records._BYTES_PER_WRITE + 1), b'', b'last']
     path, again = str(tmp_path / 'Split-train' / 'part-0.tfrecord'), str(tmp_path / 'again.tfrecord')
     writer = records.ShardWriter(path)
     for record in long:

@@ -4,7 +4,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from keras_models import ModelError, torch_file
+from keras_models import ModelError
+from keras_models.weights import torch_file
 from support import references, torch_zip
 from support.references import FILES, FOLDER, Draws, Reference
 

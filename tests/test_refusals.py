@@ -9,10 +9,18 @@ import tarfile
 import numpy as np
 import pytest
 
-from data_prep import UserError, archives, image_labels, input_pipeline, trees, wmt_job
-from keras_models import ModelError, published
-from pipelines import attention, config, evaluate, experiments, predict_images, predict_pairs
-from pipelines.pipeline import Pipeline
+from data_prep import UserError
+from data_prep.core import archives, input_pipeline
+from data_prep.image import annotations
+from data_prep.text import job as text_job
+from data_prep.trees import trees
+from keras_models import ModelError
+from keras_models.weights import published
+from pipelines import attention, evaluate
+from pipelines.core import config
+from pipelines.core.pipeline import Pipeline
+from pipelines.reproduction import experiments
+from pipelines.serving import predict_images, predict_pairs
 from support.commands import command
 
 # ---- values of a configuration
@@ -25,7 +33,7 @@ from support.commands import command
     ('prelu_cifar10', 'model.layers=["spp, {1}", "3x3, 4"]', 'model: layers must be .* then one spp'),
     ('prelu_cifar10', 'model.layers=["fc, 8"]', 'model: layers must be convolutions .* then one spp'),
     ('prelu_cifar10', 'model.crop=2', r'model: crop 2 leaves no map for spp; give a larger one'),
-    ('demo_tryon', 'model.learn=[hat]', 'model: learn may name segmentation, .*, alias; it names hat'),
+    ('demo_tryon', 'model.trainable_networks=[hat]', 'model: trainable_networks may name segmentation, .*, alias; it names hat'),
     ('demo_tryon', 'data.samples_count=[1, 2, 3]', r'data: samples_count must be two numbers; it is'),
     ('demo_tryon', 'data.samples_size=[64]', r'data: samples_size must be two numbers; it is \[64\]'),
     ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with .* pairs files; leave out train'),
@@ -69,7 +77,7 @@ def test_a_batch_is_of_tokens_or_of_rows(tokens, rows):
     (b'', r'data\.synsets: s\.txt has no line with a WordNet id and a number')])
 def test_synsets_without_any(text, words):
     with pytest.raises(UserError, match=words):
-        image_labels.synsets(text, 's.txt')
+        annotations.synsets(text, 's.txt')
 
 
 @pytest.mark.parametrize('text, words', [
@@ -79,7 +87,7 @@ def test_synsets_without_any(text, words):
 def test_boxes_that_are_none(text, words):
     """The reason is for the dead letters."""
     with pytest.raises(ValueError, match=words):
-        image_labels.fractions(text, 10, 10)
+        annotations.fractions(text, 10, 10)
 
 
 def test_an_archive_whose_end_is_missing(tmp_path):
@@ -104,8 +112,8 @@ def test_a_phrase_without_label():
 
 
 @pytest.mark.parametrize('missing, module, words', [
-    ('cv2', 'data_prep.sample_garments', r'data\.samples: .* OpenCV, .* run `pip install opencv'),
-    ('sklearn', 'data_prep.sample_images', r'data\.samples: .* scikit-learn, .* run `pip install scikit')])
+    ('cv2', 'data_prep.people.sample_garments', r'data\.samples: .* OpenCV, .* run `pip install opencv'),
+    ('sklearn', 'data_prep.image.sample_images', r'data\.samples: .* scikit-learn, .* run `pip install scikit')])
 def test_a_sample_whose_package_is_missing(monkeypatch, tmp_path, missing, module, words):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
@@ -125,7 +133,7 @@ def test_weights_of_another_network():
 def test_a_text_file_without_its_partner(config_file):
     resolved = config.load(config_file, ['data.train=[a.en, a.de, b.en]'])
     with pytest.raises(UserError, match=r'data\.train: .*b\.en has no partner; list files two by two'):
-        wmt_job.run(resolved.data, 'nowhere', [])
+        text_job.run(resolved.data, 'nowhere', [])
 
 
 # ---- what models are asked

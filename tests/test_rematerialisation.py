@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import prelu_net, rematerialisation, transformer, vgg
+from keras_models import prelu_net, transformer, vgg
+from keras_models.core import rematerialisation
 from keras_models.viton import try_on
 
 SEED = np.array([1, 2], np.int32)

@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from data_prep import records, statistics
-from pipelines import answers, data_section, metrics, report
-from pipelines import config as configs
+from data_prep.core import records, statistics
+from pipelines.core import config as configs
+from pipelines.evaluation import metrics
+from pipelines.reporting import answers, data_section, report
 from support.finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
 
 

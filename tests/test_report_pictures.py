@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import layers, transformer
-from pipelines import config, pictures, report, strategy, trainer
+from keras_models import transformer
+from keras_models.core import layers
+from pipelines.core import config
+from pipelines.reporting import report, strips
+from pipelines.training import strategy, trainer
 from support.finished_run import make_context, predictions
 
 NAMES = ('person', 'made')
@@ -25,7 +28,7 @@ def draw(nets, batch, config):
 def drawn(folder):
     """(tag, step) -> pixels, of the last that was written."""
     return {(tag, step): tf.io.decode_png(tensor.string_val[2]).numpy()
-            for tag, plugin, step, tensor in pictures.events(folder) if plugin == 'images'}
+            for tag, plugin, step, tensor in strips.events(folder) if plugin == 'images'}
 
 
 def decoded(uri):
@@ -86,10 +89,10 @@ def test_drawing_is_compiled_once_needs_a_writer_and_leaves_padding_out(config_f
 
 def test_a_strip_is_thinned_evenly_and_keeps_its_ends(tmp_path):
     write(str(tmp_path), range(10, 310, 10), lambda step: step // 2, rows=(10, 2))
-    first, second = pictures.strips(str(tmp_path))
+    first, second = strips.strips(str(tmp_path))
     assert (first['name'], second['name']) == ('2', '10')  # by number
     steps = [step for step, _ in first['shown']]
-    assert len(steps) == pictures.STEPS and (steps[0], steps[-1]) == (10, 300)
+    assert len(steps) == strips.STEPS and (steps[0], steps[-1]) == (10, 300)
     assert set(np.diff(steps)) <= {40, 50}
     assert first['aspect'] == 0.75
     for step, uri in first['shown']:
@@ -102,19 +105,19 @@ def test_of_a_repeated_step_the_last_picture_counts(tmp_path):
     [path] = tmp_path.glob('*tfevents*')
     path.write_bytes(path.read_bytes()[:-20])
     write(str(tmp_path), (2,), lambda step: 200)
-    [row] = pictures.strips(str(tmp_path))
+    [row] = strips.strips(str(tmp_path))
     assert [(step, round(decoded(uri).mean())) for step, uri in row['shown']] == [(1, 50), (2, 200)]
 
 
 def test_no_pictures_are_no_strips(tmp_path):
-    assert pictures.strips(str(tmp_path / 'missing')) == []
-    assert pictures.sheet(str(tmp_path)) == pictures.sheet(str(tmp_path / 'missing')) == {}
+    assert strips.strips(str(tmp_path / 'missing')) == []
+    assert strips.sheet(str(tmp_path)) == strips.sheet(str(tmp_path / 'missing')) == {}
 
 
 def test_thumbnails_are_no_higher_than_they_may_be():
     """A picture that is half black and half white is so when it is small, at its shape."""
     half = np.repeat(np.array([0, 255], np.uint8), 384)[np.newaxis, :, np.newaxis] * np.ones([1024, 1, 3], np.uint8)
-    small = decoded(pictures.uri(tf.io.encode_png(half).numpy()))
+    small = decoded(strips.uri(tf.io.encode_png(half).numpy()))
     assert small.shape == (192, 144, 3)
     np.testing.assert_allclose(small[:, :68], 0, atol=3)
     np.testing.assert_allclose(small[:, 76:], 255, atol=3)

@@ -9,8 +9,11 @@ import sys
 import pytest
 
 from data_prep import UserError
-from pipelines import config, experiments, report, reproduce
-from pipelines.experiments import Claim
+from pipelines import reproduce
+from pipelines.core import config
+from pipelines.reporting import report
+from pipelines.reproduction import experiments
+from pipelines.reproduction.experiments import Claim
 from support.commands import ROOT, command
 from support.forked_stages import fork_stages
 

@@ -14,9 +14,13 @@ from tensorflow import keras
 from tensorflow.python.ops import gen_io_ops
 
 from benchmarks import kill_points
-from data_prep import input_pipeline, records, wmt
-from keras_models import layers, optimizers, transformer
-from pipelines import checkpoints, cli, config, report, trainer
+from data_prep import wmt
+from data_prep.core import input_pipeline, records
+from keras_models import transformer
+from keras_models.core import layers, optimizers
+from pipelines.core import cli, config
+from pipelines.reporting import report
+from pipelines.training import checkpoints, trainer
 from support import commands
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
@@ -58,7 +62,7 @@ def plateau(config):
     """The image papers' optimizer and schedule: every validation that is not far better drops the rate."""
     del config
     return {'transformer': optimizers.descent(optimizers.Descent(
-        learning_rate=0.3, factor=2.0, drops=9, watch='loss', patience=1, min_delta=0.3))}
+        learning_rate=0.3, factor=2.0, max_drops=9, monitor='loss', patience=1, min_delta=0.3))}
 
 
 def install(patch):

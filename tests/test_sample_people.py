@@ -9,7 +9,8 @@ from PIL import Image
 from scipy import ndimage
 from scipy.interpolate import RBFInterpolator
 
-from data_prep import UserError, sample_garments, sample_people
+from data_prep import UserError
+from data_prep.people import sample_garments, sample_people
 
 SIZE = 256, 192
 UPPER = 5

@@ -14,7 +14,7 @@ from decimal import Decimal
 import pytest
 from babel import Locale, UnknownLocaleError
 
-from data_prep import samples
+from data_prep.text import samples
 
 Pair = collections.namedtuple('Pair', 'source target kind')
 NUMBERS = {'relative_time', 'duration', 'number', 'compact_number', 'percentage', 'amount', 'named_amount',

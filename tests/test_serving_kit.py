@@ -21,7 +21,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from pipelines import pusher, serving_kit
+from pipelines.serving import kit as serving_kit
+from pipelines.serving import pusher
 from support import tiny_classifier, tiny_text_model
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import sheet
+from pipelines.reporting import contact_sheet
 
-BAR, RIGHT = (tuple(bytes.fromhex(colour[1:])) for colour in (sheet._BAR, sheet._RIGHT))
+BAR, RIGHT = (tuple(bytes.fromhex(colour[1:])) for colour in (contact_sheet._BAR, contact_sheet._RIGHT))
 
 
 def picture(colour=(0, 160, 0), height=40, width=60):
@@ -16,12 +16,12 @@ def picture(colour=(0, 160, 0), height=40, width=60):
 
 
 def shown(answers=('cat', 'dog'), probabilities=(0.8, 0.1), truth='', image=None, **kwargs):
-    return sheet.Shown(picture() if image is None else image, 'a.png', answers, probabilities, truth, **kwargs)
+    return contact_sheet.Shown(picture() if image is None else image, 'a.png', answers, probabilities, truth, **kwargs)
 
 
 def drawn(tmp_path, *pictures, descriptions={}):  # noqa: B006 (only read)
     path = str(tmp_path / 'page.png')
-    sheet.draw(path, pictures, descriptions)
+    contact_sheet.draw(path, pictures, descriptions)
     return tf.io.decode_png(tf.io.read_file(path), 3).numpy()
 
 
@@ -38,7 +38,7 @@ def length(page, colour):
 def test_a_bar_is_as_long_as_its_answer_is_probable(tmp_path):
     long, short = (drawn(tmp_path, shown(['cat'], [p])) for p in (0.8, 0.2))
     assert length(long, BAR) / length(short, BAR) == pytest.approx(4, rel=0.03)
-    assert length(drawn(tmp_path, shown(['cat'], [1.0])), BAR) < sheet._WIDTH * sheet._DPI
+    assert length(drawn(tmp_path, shown(['cat'], [1.0])), BAR) < contact_sheet._WIDTH * contact_sheet._DPI
 
 
 def test_the_right_answer_is_marked_where_it_is_known_and_among_the_five(tmp_path):
@@ -86,7 +86,7 @@ def test_what_cannot_be_shown_as_it_is_still_makes_a_page(tmp_path):
 
 
 def test_many_pictures_go_to_several_pages_and_the_rest_is_counted(tmp_path):
-    sheets = sheet.Sheets(str(tmp_path), functools.partial(sheet.draw, descriptions={}), 12, pages=2)
+    sheets = contact_sheet.Sheets(str(tmp_path), functools.partial(contact_sheet.draw, descriptions={}), 12, pages=2)
     for _ in range(13):
         sheets.add(shown())
     assert [os.path.basename(path) for path in sheets.paths] == ['sheet_01.png'] and not sheets.left_out
@@ -101,9 +101,9 @@ def test_many_pictures_go_to_several_pages_and_the_rest_is_counted(tmp_path):
 
 def test_rows_show_every_picture_in_its_place(tmp_path):
     colours = [[(200, 0, 0), (0, 160, 0)], [(0, 0, 200), (90, 90, 0)]]
-    rows = [[sheet.Labelled(picture(colour, 64, 48), 'a') for colour in row] for row in colours]
-    rows.append([sheet.Labelled(picture((0, 90, 90), 64, 48), 'a'), sheet.Labelled(b'', 'b')])
-    sheet.draw_rows(str(tmp_path / 'page.png'), rows)
+    rows = [[contact_sheet.Labelled(picture(colour, 64, 48), 'a') for colour in row] for row in colours]
+    rows.append([contact_sheet.Labelled(picture((0, 90, 90), 64, 48), 'a'), contact_sheet.Labelled(b'', 'b')])
+    contact_sheet.draw_rows(str(tmp_path / 'page.png'), rows)
     page = tf.io.decode_png(tf.io.read_file(str(tmp_path / 'page.png')), 3).numpy()
     places = [[np.argwhere((page == np.array(colour)).all(-1)).mean(0) for colour in row] for row in colours]
     (a, b), (c, d) = places

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipelines import artifacts, config, roles, stage
+from pipelines.core import artifacts, config, roles, stage
 from support.commands import ROOT, command
 
 # What each stage uses of the packages that take long to import, some of them by way of another: TensorFlow Data
@@ -75,13 +75,13 @@ def test_a_stage_hashes_what_it_imports(name, imported, config_file):
     read = closure(roles.sources(loaded, ('data', 'model', 'serving')))
     # `FRAME` says the reason for each; what only it imports looks up, prints and draws as it does.
     # Statistics are drawn by the report's section about data; by the checkpoints, every stage knows train's inputs.
-    frame = {*artifacts.FRAME} | closure(['data_prep.records', 'data_prep.core.files', 'data_prep.statistics',
-                                          'pipelines.evaluation.scorers', 'pipelines.checkpoints'])
+    frame = {*artifacts.FRAME} | closure(['data_prep.core.records', 'data_prep.core.files', 'data_prep.core.statistics',
+                                          'pipelines.evaluation.scorers', 'pipelines.training.checkpoints'])
     # Whether this process follows another is asked of every stage, so the tops of their modules are imported.
     commands = {*(f'pipelines.{each}' for each in stage.STAGES), 'pipelines.evaluation', 'pipelines.serving',
-                'pipelines.serving.layout', 'pipelines.strategy'}
+                'pipelines.serving.layout', 'pipelines.training.strategy'}
     assert sorted(own - hashed - read - frame - commands) == []
-    assert {'pipelines.config', 'pipelines.roles'} <= own and hashed & own
+    assert {'pipelines.core.config', 'pipelines.core.roles'} <= own and hashed & own
 
 
 def test_a_configuration_imports_nothing_heavy():

@@ -8,7 +8,10 @@ import tensorflow as tf
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from data_prep import imagenet, imagenet_job, records, statistics, wmt, wmt_job
+from data_prep import imagenet, wmt
+from data_prep.core import records, statistics
+from data_prep.image import job as image_job
+from data_prep.text import job as text_job
 from support.text_data import WORDS, write_pairs
 
 FOLDERS = ('examples', 'statistics', 'schema', 'anomalies')
@@ -18,7 +21,7 @@ def prepare(folder, vocab_size):
     config = wmt.Config(folder=str(folder), vocab_size=vocab_size, **{split: [f'{split}.tsv'] for split in wmt.SPLITS})
     for name in FOLDERS:
         (folder / name).mkdir()
-    wmt_job.run(config, str(folder / 'examples'), [])
+    text_job.run(config, str(folder / 'examples'), [])
 
 
 def describe(folder):
@@ -211,7 +214,7 @@ def test_pictures_are_described_without_their_pixels(tmp_path, classes, each):
     write_photos(tmp_path / 'other', dict.fromkeys(names[:classes // 3], each), size=(30, 16))
     for name in FOLDERS:
         (tmp_path / name).mkdir()
-    imagenet_job.run(imagenet.Config(folder=str(tmp_path), train=['train'], validation=['alike'], test=['other']),
+    image_job.run(imagenet.Config(folder=str(tmp_path), train=['train'], validation=['alike'], test=['other']),
                      str(tmp_path / 'examples'), [])
     said = '\n'.join(describe(tmp_path))
     assert 'warning: validation' not in said, said

@@ -10,7 +10,8 @@ import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_prep import UserError, subwords
+from data_prep import UserError
+from data_prep.text import subwords
 from support.commands import ROOT, command
 
 KINDS = {'bpe': {'subword_kind': 'bpe'}, 'unigram': {'subword_kind': 'unigram'},

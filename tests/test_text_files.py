@@ -8,7 +8,9 @@ import tracemalloc
 
 import pytest
 
-from data_prep import UserError, archives, records, text_files, wmt, wmt_job
+from data_prep import UserError, wmt
+from data_prep.core import archives, records, text_files
+from data_prep.text import job as text_job
 
 SOURCE = [f'the "number" {i} & more' for i in range(60)]
 TARGET = [f'die „Zahl“ {i} & mehr' for i in range(60)]
@@ -62,7 +64,7 @@ def config(folder, **values):
 
 def prepare(config, folder):
     os.makedirs(folder)
-    wmt_job.run(config, str(folder), [])
+    text_job.run(config, str(folder), [])
 
     def pairs(split):
         part = records.open_split(str(folder), split)

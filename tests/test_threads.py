@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
-from data_prep import threads
+from data_prep.core import threads
 
 
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch):
     monkeypatch.setattr(threads, 'THREADS', 2)
-    monkeypatch.setattr(threads, 'AT_ONCE', 4)
+    monkeypatch.setattr(threads, 'MAX_WAITING', 4)
 
 
 @pytest.mark.parametrize('number', [0, 1, 3, 4, 5, 50])

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_models import ModelError, torch_file
+from keras_models import ModelError
+from keras_models.weights import torch_file
 from support import torch_zip
 from support.references import FILES, Reference, sha256
 

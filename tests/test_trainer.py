@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, records, wmt
-from keras_models import transformer, translator
-from pipelines import checkpoints, config, jit, loop, precision, report, roles, strategy, trainer
+from data_prep import UserError, wmt
+from data_prep.core import records
+from keras_models import transformer
+from keras_models.text import translator
+from pipelines.core import config, roles
+from pipelines.reporting import report
+from pipelines.training import checkpoints, jit, loop, precision, strategy, trainer
 from support import killed_runs
 from support.commands import ROOT, command
 

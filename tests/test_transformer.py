@@ -9,7 +9,7 @@ from official.nlp.modeling import layers as official_layers
 
 from keras_models import transformer
 from keras_models.transformer import Config
-from pipelines import config as configs
+from pipelines.core import config as configs
 
 SMALL = Config(vocab_size=40, N=2, d_model=16, d_ff=32, h=4)
 SEED = np.array([1, 2], np.int32)

@@ -6,8 +6,10 @@ import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines import config, experiments, reproduce
-from pipelines.exhibits import complexity, heads, training_cost
+from pipelines import reproduce
+from pipelines.core import config
+from pipelines.reproduction import experiments
+from pipelines.reproduction.plots import complexity, heads, training_cost
 
 ITEMS = [name for name in experiments.names() if name.startswith('transformer/')]
 

@@ -13,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree as NltkTree
 
-from data_prep import UserError, records, subwords, tree_files, tree_graph, treebank, treebank_job, trees, wmt
-from data_prep.trees import Malformed, Tree
+from data_prep import UserError, treebank, wmt
+from data_prep.core import records
+from data_prep.text import subwords
+from data_prep.trees import job as tree_job
+from data_prep.trees import tree_files, tree_graph, trees
+from data_prep.trees.trees import Malformed, Tree
 from support.tiny_treebank import corpus
 
 # As the Penn Treebank writes them: over several lines, with traces, function tags and an empty outer bracket.
@@ -184,7 +188,7 @@ def bank(tmp_path):
 
 def prepare(config, folder):
     os.makedirs(folder)
-    return treebank_job.run(config, str(folder), [])
+    return tree_job.run(config, str(folder), [])
 
 
 def texts(folder, split='train'):

@@ -13,8 +13,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, person, records, splits, tryon, tryon_files, tryon_job
-from pipelines import config as run_config
+from data_prep import UserError, tryon
+from data_prep.core import records, splits
+from data_prep.people import job as people_job
+from data_prep.people import pairs_files, person
+from pipelines.core import config as run_config
 
 H, W = 128, 96
 ARMS = {15: (34, 30, 30), 14: (62, 66, 66)}  # label: x of shoulder, elbow and wrist
@@ -121,7 +124,7 @@ def write_split(folder, split, numbers, layout='published'):
 
 def prepare(config, folder, argv=()):
     os.makedirs(folder)
-    return tryon_job.run(config, str(folder), list(argv))
+    return people_job.run(config, str(folder), list(argv))
 
 
 def stored(folder, split='train'):
@@ -312,7 +315,7 @@ def test_what_cannot_be_used_is_a_dead_letter_by_file_and_reason_and_the_rest_go
 def test_a_name_that_no_file_has_is_a_dead_letter(tmp_path, name):
     path = tmp_path / 'pairs.txt'
     path.write_text(f'a.jpg b.jpg\n{name} b.jpg\n')
-    assert [pair.reason for pair in tryon_files.pairs(str(path))] == ['', 'no file has such a name']
+    assert [pair.reason for pair in pairs_files.pairs(str(path))] == ['', 'no file has such a name']
 
 
 def test_missing_limbs_and_hips_are_no_defect(config, tmp_path):
@@ -379,8 +382,8 @@ def test_parts_are_split_off_by_the_persons_name_alone(config, tmp_path):
     names = [f'{number:05}_0.jpg' for number in range(3000)]
     (tmp_path / 'train_pairs.txt').write_text(''.join(f'{name} x.jpg\n{name} y.jpg\n' for name in names))
     values = {'validation': [], 'test': [], 'validation_fraction': 0.2, 'test_fraction': 0.1}
-    scan = tryon_job._Scan(config(**values), str(tmp_path))
-    found = {split: {item[1] for name, (_, items) in scan.process(tryon_job.sources(config(**values))[0])
+    scan = people_job._Scan(config(**values), str(tmp_path))
+    found = {split: {item[1] for name, (_, items) in scan.process(people_job.sources(config(**values))[0])
                      if name == split for item in splits.unpack(items)} for split in tryon.SPLITS}
     assert set.union(*found.values()) == set(names) and sum(map(len, found.values())) == 3000
     for split, share in (('train', 0.7), ('validation', 0.2), ('test', 0.1)):
@@ -554,9 +557,9 @@ def test_what_is_served_is_what_the_batch_shows(prepared, tmp_path, size):
     tf.saved_model.save(module, str(tmp_path / 'saved'), signatures=module.show)
     serve = tf.saved_model.load(str(tmp_path / 'saved')).signatures['serving_default']
     traced = tf.function(assets.sample, autograph=False)
-    folders = tryon_files.folders(os.path.join(os.path.dirname(prepared), 'train'))
+    folders = pairs_files.folders(os.path.join(os.path.dirname(prepared), 'train'))
     for i, given in enumerate(inputs):
-        files = tryon_files.read(folders, columns['person'][i], columns['garment'][i])
+        files = pairs_files.read(folders, columns['person'][i], columns['garment'][i])
         raw = {'pose_json': 'keypoints', 'pose_image': 'pose'}
         from_files = {name: getattr(files.get(raw.get(name, name)), 'content', b'') for name in given}
         assert (from_files['pose_image'] == b'') == (columns['person'][i] == '00002_00.jpg')
@@ -600,5 +603,5 @@ def test_people_that_are_drawn_can_be_prepared(tmp_path):
 def test_the_graph_is_built_without_looking_at_files(config):
     """As for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
-    tryon_job.build(pipeline, config(folder='gs://none/raw'), 'gs://none/out')
+    people_job.build(pipeline, config(folder='gs://none/raw'), 'gs://none/out')
     assert 'Write' in {step.unique_name for step in pipeline.to_runner_api().components.transforms.values()}

@@ -11,11 +11,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError, records, sample_people
+from data_prep import UserError
+from data_prep.core import records
+from data_prep.people import sample_people
 from keras_models import ModelError
-from keras_models.viton.judge import THIRDS, Judge
-from pipelines import config as configs
+from keras_models.viton.judge import THIRDS, Scorer
 from pipelines import evaluate
+from pipelines.core import config as configs
 from support import tiny_people
 from support.commands import command
 
@@ -24,7 +26,7 @@ input: {{rows: 2, size: [128, 128]}}
 model:
   module: keras_models.viton.try_on
   low: [64, 64]
-  learn: []
+  trainable_networks: []
   segmentation: {{width: 0.125}}
   geometric_matching: {{width: 0.125}}
   alias: {{width: 0.125}}
@@ -62,7 +64,7 @@ def test_pairs_files_become_a_pushed_model(finished, people):
     assert 'evaluate: lpips is not computed: give evaluate.networks.alexnet=' in printed
     found = json.loads((evaluation(folder) / 'evaluation' / 'metrics.json').read_text())
     overall = found['metrics']['overall']
-    assert {*overall} == {*Judge({}).names} == {*found['protocol']}
+    assert {*overall} == {*Scorer({}).names} == {*found['protocol']}
     for name in ('l1', 'ssim', 'mask_ssim', 'warp_l1', 'parse_iou', 'chain_ssim'):
         assert 0 < overall[name] < 1  # of weights nobody trained
     worn = sorted(f'{line.split()[0]} {line.split()[0]}\n' for line in (people / 'test_pairs.txt').open())
@@ -96,10 +98,10 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     rows = [tf.train.Example.FromString(row).features.feature for row in
             tf.data.TFRecordDataset(path).as_numpy_iterator()]
     candidate, baseline = (np.array([row[name].float_list.value for row in rows]) for name in models)
-    names = Judge({}).names
+    names = Scorer({}).names
     assert candidate.shape == (3, len(names)) and (candidate == baseline).all()
     assert metrics['overall'] == pytest.approx(dict(zip(names, candidate.mean(0))))
-    of_pairs = [name for name in names if name not in Judge.CORPUS]
+    of_pairs = [name for name in names if name not in Scorer.CORPUS]
     [part] = metrics.keys() - {'overall', *THIRDS}  # all are of one kind
     assert metrics[part] == {name: metrics['overall'][name] for name in of_pairs}
     of_area = candidate[np.argsort(candidate[:, names.index('misaligned')])]

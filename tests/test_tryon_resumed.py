@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records
-from pipelines import checkpoints, config, strategy
+from data_prep.core import records
+from pipelines.core import config
+from pipelines.training import checkpoints, strategy
 from support import tiny_people
 from support.learners import Undriven
 
@@ -28,7 +29,7 @@ def people(tmp_path_factory):
 def test_a_run_cut_after_a_step_ends_in_the_weights_of_one_that_was_not(people, eager, tmp_path, learn):
     """Eagerly, for graphs take most of such a short run. Which records are read is tested for all models."""
     file, examples, batches = people
-    resolved = config.load(file, [f'model.learn=[{", ".join(learn)}]', 'model.geometric_matching.synchronized=false'])
+    resolved = config.load(file, [f'model.trainable_networks=[{", ".join(learn)}]', 'model.geometric_matching.synchronized=false'])
     tf.config.experimental.enable_op_determinism()
 
     def begun():

@@ -88,7 +88,7 @@ def test_pre_initialisation_takes_a_s_layers_and_leaves_the_others(variant):
     deep, made = randomised(dataclasses.replace(SMALL, variant=variant), seed=2)
     weights = {weight.name.split(':')[0]: weight.numpy() for weight in shallow.weights}
     before = {weight.name.split(':')[0]: weight.numpy() for weight in deep.weights}
-    vgg.start_from({'classifier': deep}, {'classifier': weights})
+    vgg.warm_start({'classifier': deep}, {'classifier': weights})
     same = {name for name in made if made[name].weights and name in vgg.FROM_A}
     assert len(same) == 7  # four convolutional layers, three dense ones
     for weight in deep.weights:
@@ -96,7 +96,7 @@ def test_pre_initialisation_takes_a_s_layers_and_leaves_the_others(variant):
         np.testing.assert_array_equal(weight, weights[name] if name.split('/')[0] in same else before[name])
     del weights['fc6/bias']
     with pytest.raises(ModelError, match='fc6/bias has shape .* hold nothing'):
-        vgg.start_from({'classifier': deep}, {'classifier': weights})
+        vgg.warm_start({'classifier': deep}, {'classifier': weights})
 
 
 def test_pre_initialisation_refuses_another_shape_and_then_changes_nothing():
@@ -104,7 +104,7 @@ def test_pre_initialisation_refuses_another_shape_and_then_changes_nothing():
     deep, _ = randomised(dataclasses.replace(SMALL, variant='B'), seed=2)
     before = [weight.numpy() for weight in deep.weights]
     with pytest.raises(ModelError, match=r'fc8/kernel has shape \(128, 5\) here, .* hold \(128, 6\)'):
-        vgg.start_from({'classifier': deep}, {'classifier': {
+        vgg.warm_start({'classifier': deep}, {'classifier': {
             weight.name.split(':')[0]: weight.numpy() for weight in shallow.weights}})
     for one, other in zip(before, deep.weights):
         np.testing.assert_array_equal(one, other)
@@ -120,7 +120,7 @@ def test_weights_of_keras_applications_give_keras_s_own_answer(variant, theirs, 
     model.save_weights(path)
     config = Config(variant=variant, classes=7, crop=64)
     ours = vgg.build(config)['classifier']
-    weights = vgg.foreign_weights['.h5'](path, config)['classifier']
+    weights = vgg.weight_readers['.h5'](path, config)['classifier']
     assert {variable.name.split(':')[0] for variable in ours.variables} == set(weights)
     for variable in ours.variables:
         variable.assign(weights[variable.name.split(':')[0]])

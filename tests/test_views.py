@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import views
+from keras_models.image import views
 from support import tiny_classifier
 
 
@@ -160,7 +160,7 @@ def test_pictures_may_come_encoded():
     ('multi_crop', 3, [50, 50, 50]),
 ])
 def test_a_request_goes_through_the_net_in_batches_of_bounded_size(view, n, asked, monkeypatch):
-    monkeypatch.setattr(views, 'PIXELS_AT_ONCE', 64 * 12 * 12)
+    monkeypatch.setattr(views, 'PIXELS_PER_BATCH', 64 * 12 * 12)
     net, x = Net(12), tf.constant([picture(14, 14, seed) for seed in range(n)])
     found = views.cropped(net.net, x, tf.identity, view)
     assert [shape[0] for shape in net.asked] == asked and {shape[1:] for shape in net.asked} == {(12, 12, 3)}
@@ -170,7 +170,7 @@ def test_a_request_goes_through_the_net_in_batches_of_bounded_size(view, n, aske
 
 
 def test_64_crops_of_the_papers_are_a_batch():
-    assert views.PIXELS_AT_ONCE // 224 ** 2 == 64
+    assert views.PIXELS_PER_BATCH // 224 ** 2 == 64
 
 
 @pytest.mark.parametrize('view', ['single', 'ten_crop', 'multi_crop', 'dense'])

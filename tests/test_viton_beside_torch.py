@@ -1,7 +1,7 @@
 """VITON-HD whole, of the published width, beside the authors' networks in PyTorch on made people (H7)."""
 import pytest
 
-from data_prep import sample_people
+from data_prep.people import sample_people
 
 
 @pytest.fixture(scope='module', params=[(256, 192), (1024, 768)], ids=['256x192', '1024x768'])

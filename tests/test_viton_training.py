@@ -10,7 +10,9 @@ import tensorflow as tf
 from data_prep import UserError
 from keras_models import ModelError
 from keras_models.viton import chain, geometric_matching, geometry, try_on
-from pipelines import checkpoints, config, export, strategy, train, trainer
+from pipelines import export, train
+from pipelines.core import config
+from pipelines.training import checkpoints, strategy, trainer
 from support import tiny_people
 from support.tensorflow_state import eagerly
 
@@ -173,11 +175,11 @@ def alias(people):
     return stepped(people, ALIAS)
 
 
-ALIAS = 'model.learn=[alias]'
+ALIAS = 'model.trainable_networks=[alias]'
 
 
 @pytest.mark.parametrize('learn', [pytest.param(ALIAS, marks=pytest.mark.slow),  # 29 s
-                                   'model.learn=[segmentation, geometric_matching]'])
+                                   'model.trainable_networks=[segmentation, geometric_matching]'])
 def test_two_replicas_change_nothing(people, alias, eager, learn):
     """One step: losses and gradients. ALIAS apart from the others: what it is given by batch normalisation of four
     maps of one place, as they are here, would turn rounding into digits that count.
@@ -235,12 +237,12 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
     file, examples = people
     once = ['train.steps=1', 'train.checkpoint_every=1', 'train.validate_every=1', 'train.log_every=1']
     for name in ('segmentation', 'geometric_matching'):
-        found = trainer.train(config.load(file, [f'model.learn=[{name}]', *once]), examples, str(tmp_path / name))
+        found = trainer.train(config.load(file, [f'model.trainable_networks=[{name}]', *once]), examples, str(tmp_path / name))
         assert {*found['parameters']} - {'segmentation_discriminator'} == {name}
         with pytest.raises(ModelError, match=f'teaches {name} alone holds no .*cannot be exported'):
-            export.check(config.load(file, [f'model.learn=[{name}]']))
+            export.check(config.load(file, [f'model.trainable_networks=[{name}]']))
     runs = [str(tmp_path / name) for name in ('segmentation', 'geometric_matching')]
-    alone = ['model.learn=[alias]', *once]
+    alone = ['model.trainable_networks=[alias]', *once]
     with pytest.raises(UserError, match='no weights of geometric_matching, which do not learn here'):
         trainer.train(config.load(file, [*alone, f'train.init_from={runs[0]}']), examples, str(tmp_path / 'lost'))
     last = config.load(file, [*alone, f'train.init_from=[{", ".join(runs)}]'])
@@ -256,7 +258,7 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
 
 def test_the_garment_learns_to_lie_on_the_person(people):
     """Twelve people by heart: L_warp falls below two thirds of what leaving the garment where it is costs."""
-    it = made(people, 'model.learn=[geometric_matching]', 'model.geometric_matching.width=0.25',
+    it = made(people, 'model.trainable_networks=[geometric_matching]', 'model.geometric_matching.width=0.25',
               'model.geometric_matching.learning_rate=1e-3')
     batch = batch_of(it)
     still = dataclasses.replace(it.config.model, geometric_matching={})

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import records, sample_people, tryon, tryon_files
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files, sample_people
 from keras_models.viton import chain, geometric_matching, serving, try_on
 
 SIZE = [128, 128]
@@ -130,10 +132,10 @@ def exported(nets, people, tmp_path_factory):
 
 def requests(people):
     pairs = os.path.join(people, 'test_pairs.txt')
-    folders = tryon_files.folders(tryon_files.root(pairs))
+    folders = pairs_files.folders(pairs_files.root(pairs))
     asked = {'image': 'image', 'parse': 'parse', 'pose_json': 'keypoints', 'cloth': 'cloth', 'cloth_mask': 'cloth_mask'}
-    for pair in tryon_files.pairs(pairs):
-        files = tryon_files.read(folders, pair.person, pair.garment)
+    for pair in pairs_files.pairs(pairs):
+        files = pairs_files.read(folders, pair.person, pair.garment)
         yield {name: files[key].content for name, key in asked.items()}
 
 

@@ -11,8 +11,9 @@ from tensorflow import keras
 
 from data_prep import UserError
 from keras_models import ModelError
-from keras_models.layers import by_name
-from pipelines import checkpoints, roles
+from keras_models.core.layers import by_name
+from pipelines.core import roles
+from pipelines.training import checkpoints
 
 KEYS = {('one', 'hidden:kernel'), ('one', 'hidden:bias'), ('one', 'out:kernel'), ('one', 'out:bias')}
 PAPER = roles.model('keras_models.transformer')  # it reads no weights but its own
@@ -160,10 +161,10 @@ def paper(**functions):
 def test_a_module_says_what_starts_as_which_other_net(tmp_path):
     theirs, calls = saved(tmp_path, classifier=net(5, 'classifier', 4)), []
 
-    def start_from(nets, weights):
+    def warm_start(nets, weights):
         calls.append((sorted(nets), sorted(weights)))
         nets['localiser'].get_layer('out').bias.assign(weights['classifier']['out/bias'])
-    module = paper(warm_start_names={'localiser': 'classifier'}, warm_start=start_from)
+    module = paper(warm_start_names={'localiser': 'classifier'}, warm_start=warm_start)
     nets = {'localiser': net()}
     assert checkpoints.start(nets, [theirs], (), module, None) == []
     assert calls == [(['localiser'], ['classifier'])]

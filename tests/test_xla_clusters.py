@@ -8,9 +8,12 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from data_prep import subwords, tryon
-from keras_models import educated, learning_machine, transformer, translator
+from data_prep import tryon
+from data_prep.text import subwords
+from keras_models import learning_machine, transformer
 from keras_models.image import serving as image_serving
+from keras_models.text import translator
+from keras_models.turing import educated
 from keras_models.viton import serving as viton_serving
 from support import learners, tiny_classifier
 from support.learners import LEARNERS, SEED

@@ -19,8 +19,13 @@ import numpy as np
 import side
 import tensorflow as tf
 
-from data_prep import image_input, imagenet, imagenet_job, input_pipeline, records, subwords, wmt, wmt_job
-from pipelines import strategy
+from data_prep import imagenet, wmt
+from data_prep.core import input_pipeline, records
+from data_prep.image import augmentation
+from data_prep.image import job as image_job
+from data_prep.text import job as text_job
+from data_prep.text import subwords
+from pipelines.training import strategy
 
 CROP, SCALE = 224, 256
 PASSES = 8  # over the pictures, in one piece of work
@@ -38,7 +43,7 @@ def prepare_pictures(pictures: str, folder: str, resize: int | None = None, time
     """Returns how many; a tenth each is split off for validation and test, without which there is no data set."""
     config = imagenet.Config(folder=pictures, train=['train'] * times, validation_fraction=0.1, test_fraction=0.1,
                              resize=resize)
-    return sum(counts['written'] for counts in imagenet_job.run(config, folder, [])['counts'].values())
+    return sum(counts['written'] for counts in image_job.run(config, folder, [])['counts'].values())
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
@@ -50,7 +55,7 @@ def imagenet_preparation(pictures: str, times: int) -> side.Work:
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('file', 'image')}
     with tempfile.TemporaryDirectory() as folder:
         prepare_pictures(pictures, folder, SCALE)
-        found = {row['file']: inputs.blocks(image_input.decoded(row['image']).numpy(), 8)
+        found = {row['file']: inputs.blocks(augmentation.decoded(row['image']).numpy(), 8)
                  for split in imagenet.SPLITS for row in read(folder, split, features)}
     return side.Work({'blocks': np.concatenate([found[name] for name in sorted(found)])}, once)
 
@@ -62,7 +67,7 @@ def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
     subword_model.write_bytes(model)
     config = wmt.Config(folder=text, train=['train.en.gz', 'train.de.gz'] * times, validation=[str(held_out)],
                         test=[str(held_out)], subword_model=str(subword_model), max_length=1 << 16)
-    return wmt_job.run(config, folder, [])['counts']['train']['written']
+    return text_job.run(config, folder, [])['counts']['train']['written']
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:
@@ -101,7 +106,7 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
     """Records to batches, some passes over them; a pass begins with nothing decoded ahead."""
-    strategy.one_by_one()  # as in training
+    strategy.serialise_cpu_ops()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
     trained_on = input_pipeline.dataset(split, batches, decode, 0, PASSES * steps)
@@ -120,7 +125,7 @@ def records_to_batches(pictures: str, rows: int) -> side.Work:
 def windows(sizes: np.ndarray, places: np.ndarray) -> np.ndarray:
     """What of pictures [n, 2] is under the crops that our pipeline draws at these places: whole pixels, [n, 4]."""
     drawn = np.stack([tf.random.stateless_uniform([4], [0, place], alg='philox') for place in places])[:, 1:3]
-    whole = np.stack([image_input.rescaled(size, SCALE) for size in sizes])
+    whole = np.stack([augmentation.rescaled(size, SCALE) for size in sizes])
     offsets = (drawn * (whole - CROP + 1).astype(np.float32)).astype(np.int32)
     start = np.floor(offsets * sizes / whole)
     stop = np.minimum(np.ceil((offsets + CROP) * sizes / whole), sizes)

@@ -5,8 +5,8 @@ import side
 import tensorflow as tf
 import trained
 
-from keras_models import classification
-from pipelines import config
+from keras_models.image import classification
+from pipelines.core import config
 
 CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 'prelu_a_imagenet'}
 KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']

@@ -13,7 +13,7 @@ import side
 import tensorflow as tf
 import trained
 
-from pipelines import strategy as strategies
+from pipelines.training import strategy as strategies
 
 RATE = f'model.learning_rate={inputs.RATE}'
 NETS = {  # a configuration, what is other here, and a batch; nothing is dropped, so that all must find the same losses
@@ -51,7 +51,7 @@ def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = F
     if threads:
         os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     other = second_worker() if strategy == 'multi_worker_mirrored' else None
-    with mock.patch.object(strategies, 'one_by_one') if beside else contextlib.nullcontext():
+    with mock.patch.object(strategies, 'serialise_cpu_ops') if beside else contextlib.nullcontext():
         made, given = trainer(net, strategy, batch, dense_layers)
     given = made.shares(given)
 

@@ -8,8 +8,10 @@ import side
 import tensorflow as tf
 import trained
 
-from keras_models import transformer, transformer_ctranslate2, translator
-from pipelines import config
+from keras_models import transformer
+from keras_models.formats import transformer_ctranslate2
+from keras_models.text import translator
+from pipelines.core import config
 from pipelines.serving import saved_model
 
 VOCABULARY = f'model.vocab_size={inputs.BASE["V"]}'

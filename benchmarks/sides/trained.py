@@ -6,8 +6,9 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from data_prep import records
-from pipelines import config, jit, precision, strategy, trainer
+from data_prep.core import records
+from pipelines.core import config
+from pipelines.training import jit, precision, strategy, trainer
 
 SEED = 0, 0  # nothing is drawn by it. No tensor: a trainer sets up TensorFlow's threads before there are any
 

@@ -1,7 +1,7 @@
 """What a module of data offers the pipelines: every function and every name they ask for.
 
 `data.module` names such a module. `DataSpec` is filled in from it once, when a configuration is read
-(`pipelines/roles.py`), and nothing else looks into the module by name.
+(`pipelines/core/roles.py`), and nothing else looks into the module by name.
 """
 import dataclasses
 from collections.abc import Callable

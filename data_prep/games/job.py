@@ -8,8 +8,9 @@ import apache_beam as beam
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep import board_games, job, records, splits
+from data_prep.core import job, records, splits
 from data_prep.examination import SPLITS, Config
+from data_prep.games import board_games
 
 _COUNTS = ('read', 'written', 'filtered_repeated', 'dead_letters')
 _BLOCK = 1000  # positions found together

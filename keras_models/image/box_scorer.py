@@ -4,8 +4,9 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from keras_models import ModelError, boxes
-from keras_models.classification import TOP
+from keras_models import ModelError
+from keras_models.image import boxes
+from keras_models.image.classification import TOP
 from keras_models.image.serving import predict
 from keras_models.localisation import CORRECT, Config
 
@@ -20,8 +21,8 @@ PROTOCOLS = {
 SIZES = np.linspace(0.05, 1, 20)  # of constant boxes
 
 
-class Judge:
-    """Compares boxes. See `keras_models.viton.judge.Judge` for what a judge is.
+class Scorer:
+    """Compares boxes. See `keras_models.viton.judge.Scorer` for what a judge is.
 
     Args:
       networks: none is asked.

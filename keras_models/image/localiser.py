@@ -4,14 +4,15 @@ import dataclasses
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, boxes, views
-from keras_models.classification import TOP
+from keras_models import ModelError
+from keras_models.image import boxes, views
 from keras_models.image import serving as classifiers
+from keras_models.image.classification import TOP
 from keras_models.image.serving import predict  # noqa: F401 (of a serving module)
 from keras_models.localisation import STRIDE, Config, of_classes
 from keras_models.vgg import convolutions, dense, score_map
 
-MODELS = ('classifier', 'fuse')  # keys of `inference` that name exported models
+EXPORTED_MODELS = ('classifier', 'fuse')  # keys of `inference` that name exported models
 
 
 @dataclasses.dataclass
@@ -32,7 +33,7 @@ class Inference:
         if self.top < TOP:
             raise ValueError(f'top must be {TOP} or more, as localisation_error needs; it is {self.top}')
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         found = [f'dense at shorter side {", ".join(map(str, self.scales))}' if self.scales else 'dense',
                  f'classes by {self.classifier}', f'boxes merged up to {self.merge:g}']
         return [*found, f'united with {", ".join(self.fuse)}'] if self.fuse else found

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, classification, reason, views
-from keras_models.classification import TOP
-from keras_models.layers import by_name
+from keras_models import ModelError, reason
+from keras_models.core.layers import by_name
+from keras_models.image import classification, views
+from keras_models.image.classification import TOP
 
-MODELS = ('fuse',)  # keys of `inference` that name exported models
+EXPORTED_MODELS = ('fuse',)  # keys of `inference` that name exported models
 
 
 @dataclasses.dataclass
 class Inference:
-    """How a trained net is asked about a picture (`keras_models/views.py`).
+    """How a trained net is asked about a picture (`keras_models/image/views.py`).
 
     `views`: what it is shown; the posteriors of several are averaged. `single` is the centre crop, `ten_crop` AlexNet's
     test, `multi_crop` VGG's 50 crops a scale, `dense` the whole picture, which for PReLU nets is their multi-view
@@ -40,7 +41,7 @@ class Inference:
         if any(scale < 1 for scale in self.scales):
             raise ValueError(f'scales are sides of pictures, in pixels; they are {self.scales}')
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         found = [' and '.join(view.replace('_', '-') for view in self.views)]
         if self.scales:
             found.append(f'shorter side {", ".join(map(str, self.scales))}')

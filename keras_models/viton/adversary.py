@@ -9,8 +9,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.layers import even
-from keras_models.losses import row_means
+from keras_models.core.layers import even
+from keras_models.core.losses import row_means
 from keras_models.viton.layers import EPSILON, Convolution
 
 KERNEL = 4  # height and width of all convolutions

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.layers import even, seed_input
+from keras_models.core.layers import even, seed_input
 from keras_models.viton.geometry import upsample
 from keras_models.viton.layers import (
     EPSILON,

@@ -30,7 +30,7 @@ class Config:
     """`size`: height and width of pictures, the data's if empty. The parse is predicted and the warp found at `low`
     (4.1). `segmentation`, `geometric_matching` and `alias` hold keys of the networks' own, over those of the preset.
 
-    `learn`: which of the three a training run teaches. One that teaches the ALIAS generator, the last, or nothing holds
+    `trainable_networks`: which of the three a training run teaches. One that teaches the ALIAS generator, the last, or nothing holds
     all three, so that it can be exported; any other holds what it teaches. `features`: published weights of VGG-19, or
     a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the
     nearest or, as the authors save theirs, cut off.
@@ -41,13 +41,13 @@ class Config:
     segmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     geometric_matching: dict[str, Any] = dataclasses.field(default_factory=dict)
     alias: dict[str, Any] = dataclasses.field(default_factory=dict)
-    learn: list[str] = dataclasses.field(default_factory=lambda: [*PARTS])
+    trainable_networks: list[str] = dataclasses.field(default_factory=lambda: [*PARTS])
     features: str = ''
     levels: Literal['rounded', 'truncated'] = 'rounded'
 
     def __post_init__(self):
-        if unknown := {*self.learn} - {*PARTS}:
-            raise ValueError(f'learn may name {", ".join(PARTS)}; it names {min(unknown)}')
+        if unknown := {*self.trainable_networks} - {*PARTS}:
+            raise ValueError(f'trainable_networks may name {", ".join(PARTS)}; it names {min(unknown)}')
         for name in PARTS:
             part(self, name)
 

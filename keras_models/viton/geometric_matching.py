@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import initializers
-from keras_models.layers import dense_cost, even
+from keras_models.core import initializers
+from keras_models.core.layers import dense_cost, even
 from keras_models.viton import geometry
 from keras_models.viton.layers import EPSILON, Cost, check_size, convolution_cost
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_models import ModelError, fid, lpips, reason
+from keras_models import ModelError, reason
+from keras_models.scores import fid, lpips
 from keras_models.viton.chain import COLOURS, UPPER
 from keras_models.viton.serving import FILES
 
@@ -47,7 +48,7 @@ PROTOCOLS = {
     'ssim': 'SSIM of I^ and I, I^ made with the true parse (4.3); {ssim}'}
 
 
-class Judge:
+class Scorer:
     """Scores of one model on one split, which it is shown pair by pair.
 
     Attributes:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import rematerialisation
+from keras_models.core import rematerialisation
 
 EPSILON = 1e-5  # PyTorch's, in all normalisations
 WARM_UP = 5  # steps of the power iteration before the first pass, lest a net not yet trained be scaled by chance

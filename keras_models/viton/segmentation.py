@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.layers import Dropout, even, seed_input
+from keras_models.core.layers import Dropout, even, seed_input
 from keras_models.viton.geometry import upsample
 from keras_models.viton.layers import Convolution, Cost, check_size, convolution_cost, instance_norm
 

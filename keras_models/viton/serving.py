@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import ModelError, reason
-from keras_models.layers import by_name
+from keras_models.core.layers import by_name
 from keras_models.viton.chain import CLASSES, COLOURS, PARTS, Config, pixels, segment, try_on
 from keras_models.viton.try_on import built
 
@@ -19,7 +19,7 @@ class Inference:
     """`seed`: of the noise; the same gives the same picture."""
     seed: int = 1
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         return [f'noise of seed {self.seed}']
 
 
@@ -31,7 +31,7 @@ def check(config: Config, inference: Inference) -> None:
     """
     del inference
     if lost := [name for name in PARTS if name not in built(config)]:
-        raise ModelError(f'model.learn: a run that teaches {" and ".join(config.learn)} alone holds no '
+        raise ModelError(f'model.trainable_networks: a run that teaches {" and ".join(config.trainable_networks)} alone holds no '
                          f'{" and no ".join(lost)}, so it cannot be exported; `python -m pipelines.train` is all there '
                          'is to it, and one that teaches alias starts from it by train.init_from.')
 

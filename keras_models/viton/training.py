@@ -7,10 +7,10 @@ geometric matching module as it is. They can learn in one run or in three.
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError, perceptual
-from keras_models import optimizers as rules
-from keras_models.losses import row_means
-from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, segmentation
+from keras_models import ModelError
+from keras_models.core import optimizers as rules
+from keras_models.core.losses import row_means
+from keras_models.viton import adversary, alias, chain, geometric_matching, geometry, perceptual, segmentation
 from keras_models.viton.chain import CLASSES, UPPER, Config, part
 
 FEATURES = 'features'
@@ -19,12 +19,12 @@ FEATURES = 'features'
 def discriminators(config: Config) -> dict[str, keras.Model]:
     """What learns beside the generators: of S given X (eq. 10), and of the picture given S_div (eq. 14)."""
     found = {}
-    if 'segmentation' in config.learn:
+    if 'segmentation' in config.trainable_networks:
         own = part(config, 'segmentation')
         X = sum(segmentation.CHANNELS[name] for name in _shown(own))
         found['segmentation_discriminator'] = adversary.build('segmentation_discriminator', X + CLASSES, own.size,
                                                               width=own.width)
-    if 'alias' in config.learn:
+    if 'alias' in config.trainable_networks:
         own, S_div = part(config, 'alias'), len(alias.GROUPS) + 1
         found['alias_discriminator'] = adversary.build('alias_discriminator', S_div + 3, own.size, spectral=True,
                                                        width=own.width)
@@ -34,7 +34,7 @@ def discriminators(config: Config) -> dict[str, keras.Model]:
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
     """Adam for everything that learns, each with the rates of A.3."""
     found = {}
-    for name in config.learn:
+    for name in config.trainable_networks:
         own = part(config, name)
         found[name] = rules.Adam(own.learning_rate, own.beta_1, own.beta_2, epsilon=1e-8)
         if hasattr(own, 'discriminator_rate'):
@@ -48,7 +48,7 @@ def files(config: Config) -> list[str]:
     Raises:
       ModelError: the perceptual loss has a weight, and there are none.
     """
-    if 'alias' not in config.learn or not part(config, 'alias').lambda_percept:
+    if 'alias' not in config.trainable_networks or not part(config, 'alias').lambda_percept:
         return []
     if not config.features:
         raise ModelError('model.features: the perceptual loss (eq. 16) needs weights of VGG-19; give torchvision\'s '
@@ -64,7 +64,7 @@ def frozen(config: Config) -> dict[str, keras.Model]:
 
 def notes(config: Config) -> list[str]:
     """What a reader of a run's report has to know of its losses."""
-    if 'alias' not in config.learn:
+    if 'alias' not in config.trainable_networks:
         return []
     own = part(config, 'alias')
     said = [] if own.lambda_percept else ['the perceptual loss of eq. (16) was off (model.alias.lambda_percept)']
@@ -86,17 +86,17 @@ def loss_fn(nets: dict[str, keras.Model], batch: dict, seed, training: bool, con
     S = tf.one_hot(batch['parse'], CLASSES)
     losses: dict[str, tf.Tensor] = {}
     parts: dict[str, tf.Tensor] = {}
-    if 'segmentation' in config.learn:
+    if 'segmentation' in config.trainable_networks:
         found, of = _segmentation(nets, batch, S, seed, training, config)
         losses, parts = losses | found, parts | of
-    if {'geometric_matching', 'alias'} & {*config.learn}:
-        learns = 'geometric_matching' in config.learn
+    if {'geometric_matching', 'alias'} & {*config.trainable_networks}:
+        learns = 'geometric_matching' in config.trainable_networks
         inputs = chain.matching_inputs(part(config, 'geometric_matching'), batch, S[..., UPPER:UPPER + 1])
         theta = nets['geometric_matching'](inputs, training=training and learns)  # [B, 2, 5, 5]
         if learns:
             found, of = _geometric_matching(batch, S, inputs['cloth'], theta, config)
             losses, parts = losses | found, parts | of
-        if 'alias' in config.learn:
+        if 'alias' in config.trainable_networks:
             found, of = _alias(nets, batch, S, theta, seed, training, config)
             losses, parts = losses | found, parts | of
     rows = tf.reduce_sum(batch['real'])

@@ -21,7 +21,7 @@ from keras_models.viton.training import (  # noqa: F401
     pictures,
 )
 
-UNIT = 'images'
+THROUGHPUT_UNIT = 'images'
 TASKS = ('try_on',)
 SERVING, SCORER = 'keras_models.viton.serving', 'keras_models.viton.judge'
 FIGURES = {'segmentation': 10, 'geometric_matching': 11, 'alias': 12}
@@ -29,7 +29,7 @@ FIGURES = {'segmentation': 10, 'geometric_matching': 11, 'alias': 12}
 
 def built(config: Config) -> list[str]:
     """The networks a run holds: all if the last of them learns or none does, else those that learn."""
-    return [name for name in PARTS if name in config.learn or 'alias' in config.learn or not config.learn]
+    return [name for name in PARTS if name in config.trainable_networks or 'alias' in config.trainable_networks or not config.trainable_networks]
 
 
 def build(config: Config) -> dict[str, keras.Model]:
@@ -54,7 +54,7 @@ def macs(config: Config) -> int:
 def flops_per_unit(config: Config) -> int:
     """Operations a picture, but for those of discriminators: a multiply-add is two, and the backward pass of what
     learns costs two forward ones."""
-    return 2 * macs(config) + 4 * sum(PARTS[name].macs(part(config, name)) for name in config.learn)
+    return 2 * macs(config) + 4 * sum(PARTS[name].macs(part(config, name)) for name in config.trainable_networks)
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

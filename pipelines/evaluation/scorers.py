@@ -1,10 +1,10 @@
 """Which metrics a configuration's models have, and who computes them."""
 from typing import TYPE_CHECKING, Any
 
-from pipelines import roles
+from pipelines.core import roles
 
 if TYPE_CHECKING:
-    from pipelines.config import Config
+    from pipelines.core.config import Config
 
 
 def scorer(config: 'Config') -> Any:

@@ -16,7 +16,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from data_prep import UserError, archives
+from data_prep import UserError
+from data_prep.core import archives
 from pipelines.fetching import checksums
 
 _SIDE, _RECORD = 32, 1 + 3 * 32 * 32  # CIFAR-10: pixels of a side; bytes of a label and three planes of colour

@@ -4,7 +4,8 @@ import os
 import tensorflow as tf
 
 from data_prep import UserError
-from pipelines import artifacts, pusher
+from pipelines.core import artifacts
+from pipelines.serving import pusher
 
 
 def check_hashes(saved_model: str) -> None:

@@ -8,9 +8,10 @@ import tensorflow_text  # noqa: F401 (registers the tokenizer's ops)
 
 from data_prep import UserError
 from keras_models.protocol import ModelSpec
-from pipelines import artifacts, roles, strategy
+from pipelines.core import artifacts, roles
 from pipelines.serving.hashes import check_hashes
 from pipelines.serving.layout import DESCRIPTION
+from pipelines.training import strategy
 
 
 def load(path: str):
@@ -34,7 +35,7 @@ def load(path: str):
     try:
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
             description = json.loads(file.read())
-        strategy.share_cores(_spec(description).at_once)
+        strategy.share_cores(_spec(description).max_concurrent_batches)
         model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
         model.description = description
     except (OSError, ValueError, tf.errors.OpError) as error:

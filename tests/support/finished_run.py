@@ -6,11 +6,13 @@ import random
 
 import tensorflow as tf
 
-from data_prep import records, statistics, subwords, wmt
-from pipelines import config as configs
-from pipelines import pipeline
-from pipelines.artifacts import Artifact
-from pipelines.stage import Context
+from data_prep import wmt
+from data_prep.core import records, statistics
+from data_prep.text import subwords
+from pipelines.core import config as configs
+from pipelines.core import pipeline
+from pipelines.core.artifacts import Artifact
+from pipelines.core.stage import Context
 
 HOSTILE = '<script src="http://evil.example/x.js">alert("1")</script>'
 HOSTILE_KIND = '<b onclick=\'x()\'>|a*'

@@ -15,7 +15,7 @@ from multiprocessing import connection
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pipelines import strategy
+from pipelines.training import strategy
 from support import commands, cost
 
 _child = None

@@ -15,7 +15,7 @@ def fork_stages() -> None:
 
 def _run(args: list[str]) -> subprocess.CompletedProcess:
     """`subprocess.run` of `python -m ...`, with this process's streams, folder and environment."""
-    from pipelines import strategy
+    from pipelines.training import strategy
     interpreter, flag, *module_and_arguments = args
     # No forked child could use the devices and threads of a TensorFlow that has started.
     assert (interpreter, flag) == (sys.executable, '-m') and not strategy._started()

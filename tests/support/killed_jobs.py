@@ -23,9 +23,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 import tensorflow as tf
 
-from data_prep import UserError, imagenet_job, records, statistics, tryon_job, wmt_job  # noqa: F401 (before any fork)
-from pipelines import cli, config, prepare
-from pipelines.pipeline import Pipeline
+from data_prep import UserError  # noqa: F401 (before any fork)
+from data_prep.core import records, statistics  # noqa: F401 (before any fork)
+from data_prep.image import job as image_job  # noqa: F401 (before any fork)
+from data_prep.people import job as people_job  # noqa: F401 (before any fork)
+from data_prep.text import job as text_job  # noqa: F401 (before any fork)
+from pipelines import prepare
+from pipelines.core import cli, config
+from pipelines.core.pipeline import Pipeline
 
 # Whatever a job changes on the disk, it changes through these.
 CALLS = [(tf.io.gfile, 'rename'), (tf.io.gfile, 'makedirs'), (tf.io.gfile, 'remove'), (tf.io.gfile, 'rmtree'),

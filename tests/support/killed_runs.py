@@ -46,7 +46,7 @@ def _record(file: str, then: Callable[[], None] | None) -> None:
 
 def _watch(see: Callable) -> None:
     """Calls `see(trainer, batches)` before every step, which is taken on the batches it returns."""
-    from pipelines import trainer
+    from pipelines.training import trainer
     take = trainer.Trainer.train_step
 
     def train_step(self, iterator):

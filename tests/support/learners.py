@@ -6,9 +6,10 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from data_prep import records
-from keras_models import perceptual
-from pipelines import config, strategy, trainer
+from data_prep.core import records
+from keras_models.viton import perceptual
+from pipelines.core import config
+from pipelines.training import strategy, trainer
 
 SEED = np.array([1, 2], np.int32)
 

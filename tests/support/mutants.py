@@ -53,18 +53,18 @@ class Tests(NamedTuple):
 
 
 TESTS = {
-    'records': Tests('data_prep/records.py', ('tests/test_records.py',)),
-    'checkpoints': Tests('pipelines/checkpoints.py',
+    'records': Tests('data_prep/core/records.py', ('tests/test_records.py',)),
+    'checkpoints': Tests('pipelines/training/checkpoints.py',
                          ('tests/test_weights.py', 'tests/test_checkpoints.py', '-k', 'not calls')),
-    'pusher': Tests('pipelines/pusher.py', ('tests/test_pusher.py',)),
+    'pusher': Tests('pipelines/serving/pusher.py', ('tests/test_pusher.py',)),
     'evaluate.decide': Tests('pipelines/evaluate.py', ('tests/test_decide.py',), ('decide', '_threshold')),
-    'decoding': Tests('keras_models/decoding.py', ('tests/test_decoding.py', '-k', 'not post and not pre')),
-    'losses': Tests('keras_models/losses.py', ('tests/test_losses_and_optimizers.py',)),
-    'optimizers': Tests('keras_models/optimizers.py', ('tests/test_losses_and_optimizers.py',)),
-    'parseval': Tests('pipelines/parseval.py', ('tests/test_parseval.py',)),
-    'boxes': Tests('keras_models/boxes.py', ('tests/test_boxes.py',)),
-    'views': Tests('keras_models/views.py', ('tests/test_views.py',)),
-    'person': Tests('data_prep/person.py', ('tests/test_person.py', '-k', 'not saved_model')),
+    'decoding': Tests('keras_models/text/decoding.py', ('tests/test_decoding.py', '-k', 'not post and not pre')),
+    'losses': Tests('keras_models/core/losses.py', ('tests/test_losses_and_optimizers.py',)),
+    'optimizers': Tests('keras_models/core/optimizers.py', ('tests/test_losses_and_optimizers.py',)),
+    'parseval': Tests('pipelines/evaluation/parseval.py', ('tests/test_parseval.py',)),
+    'boxes': Tests('keras_models/image/boxes.py', ('tests/test_boxes.py',)),
+    'views': Tests('keras_models/image/views.py', ('tests/test_views.py',)),
+    'person': Tests('data_prep/people/person.py', ('tests/test_person.py', '-k', 'not saved_model')),
 }
 
 

@@ -8,7 +8,8 @@ import pkgutil
 import data_prep
 import keras_models
 import pipelines
-from pipelines import cli, strategy
+from pipelines.core import cli
+from pipelines.training import strategy
 
 cli.quiet_libraries()
 gc.disable()
@@ -17,7 +18,7 @@ for name in ('tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'tens
     importlib.import_module(name)
 for package in (data_prep, keras_models, pipelines):
     for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
-        if not module.name.startswith('pipelines.serving_kit.'):  # clients, which run elsewhere
+        if not module.name.startswith('pipelines.serving.kit.'):  # clients, which run elsewhere
             importlib.import_module(module.name)
 logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
 # Forked with its threads gone, a started TensorFlow would hang; and no child could set up its devices.

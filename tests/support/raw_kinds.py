@@ -8,7 +8,7 @@ import tarfile
 import numpy as np
 from PIL import Image
 
-from data_prep import sample_people
+from data_prep.people import sample_people
 
 TEXT = """\
 name: text

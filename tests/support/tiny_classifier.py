@@ -11,10 +11,10 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow import keras
 
-from data_prep import image_input
-from keras_models.classification import loss_fn  # noqa: F401 (as a paper's file has it)
+from data_prep.image import augmentation
+from keras_models.core.layers import seed_input
+from keras_models.image.classification import loss_fn  # noqa: F401 (as a paper's file has it)
 from keras_models.image.serving import Inference, predict, serving  # noqa: F401
-from keras_models.layers import seed_input
 
 
 @dataclasses.dataclass
@@ -75,7 +75,7 @@ class Assets:
     def __init__(self, classes=7, scale=16):
         self.names = [f'n{i:04}' for i in range(classes)]
         self.descriptions = [f'thing {i}, a thing' for i in range(classes)]
-        view = image_input.View(image_input.Pixels(np.zeros([256, 256, 3]), np.zeros(3), np.zeros([3, 3])), crop=12,
+        view = augmentation.View(augmentation.Pixels(np.zeros([256, 256, 3]), np.zeros(3), np.zeros([3, 3])), crop=12,
                                 scales=(scale, scale), square=False, flip=False, colour=0, mean='pixel')
         self.scale, self.picture, self.located, self.central = view.scale, view.picture, view.located, view.central
 

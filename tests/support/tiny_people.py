@@ -1,8 +1,9 @@
 """Made people and the configuration of try-on networks a sixteenth as wide, which learn from them."""
 import pathlib
 
-from data_prep import sample_people, tryon_job
-from pipelines import config
+from data_prep.people import job as people_job
+from data_prep.people import sample_people
+from pipelines.core import config
 
 DATA = """\
 name: people
@@ -30,5 +31,5 @@ def prepare(folder: pathlib.Path, pairs: int) -> tuple[str, str]:
     sample_people.write_people(str(folder), pairs, 2, (160, 120))
     file, examples = folder / 'people.yaml', str(folder / 'examples')
     file.write_text(CONFIG.format(folder=folder))
-    tryon_job.run(config.load(str(file)).data, examples, [])
+    people_job.run(config.load(str(file)).data, examples, [])
     return str(file), examples

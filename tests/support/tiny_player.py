@@ -4,7 +4,8 @@ import os
 
 import tensorflow as tf
 
-from keras_models import educated, school
+from keras_models import school
+from keras_models.turing import educated
 from pipelines.serving.layout import DESCRIPTION
 
 

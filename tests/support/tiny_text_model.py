@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from pipelines import pusher
+from pipelines.serving import pusher
 
 WARMUP = os.path.join('assets.extra', 'tf_serving_warmup_requests')
 

@@ -14,7 +14,9 @@ import tensorflow as tf
 import torch
 from torch.nn import functional as F
 
-from data_prep import records, tryon, tryon_files
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files
 from keras_models.viton import alias, chain, official_weights, segmentation, try_on
 from support import torch_viton, viton_inputs
 from support.recorder import numpy_maps
@@ -40,13 +42,13 @@ class Apart:
 
 def people(pairs: str, size: list[int]) -> list[dict[str, np.ndarray]]:
     """The samples of a pairs file as a served model prepares them."""
-    folders = tryon_files.folders(tryon_files.root(pairs))
+    folders = pairs_files.folders(pairs_files.root(pairs))
     with tempfile.TemporaryDirectory() as folder:
         records.write_manifest(folder, [], (), {}, {'padding': 40, 'agnostic': 'official'})
         assets = tryon.assets(folder, tryon.Input(size=size))
     found = []
-    for pair in tryon_files.pairs(pairs):
-        files = tryon_files.read(folders, pair.person, pair.garment)
+    for pair in pairs_files.pairs(pairs):
+        files = pairs_files.read(folders, pair.person, pair.garment)
         given = {name: tf.constant(files[key].content) for name, key in ASKED.items()}
         sample = assets.sample(pose_image=tf.constant(b''), **given)
         found.append({name: value.numpy() for name, value in sample.items()})

@@ -29,7 +29,7 @@ def made_person(draws: Draws) -> dict[str, np.ndarray]:
     `agnostic_parse`, classes of S. They are stored with the reference: drawing may differ from machine to machine."""
     if not hasattr(draws, 'put_exactly'):
         return draws.within('person/')
-    from data_prep import person, person_drawn, sample_people
+    from data_prep.people import person, person_drawn, sample_people
     made = sample_people.make_person(1, 0, MADE)
     points = made.points[[*range(8), *range(9, 19)]].astype(np.float32)
     _, agnostic_parse = person_drawn.agnostic(made.parse, points[:, :2].astype(float))

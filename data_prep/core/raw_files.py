@@ -1,0 +1,87 @@
+"""What a data set was made of: every raw file with its size and SHA-256, in one list beside the manifest.
+
+The list tells, years later, which data sets a file went into. A Beam job of its own makes it, so that files are read
+where they lie; an element is the names of some files, and they are read in parts, so memory does not grow with them.
+"""
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+
+import tensorflow as tf
+
+from data_prep.core import records, splits
+from data_prep.core.files import sha256
+from data_prep.image import readers
+
+LIST = 'raw_files.jsonl.gz'
+_FILES_PER_ELEMENT = 500  # files an element
+
+
+def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
+    """Writes the list of a data set.
+
+    Args:
+      paths: files, and folders of which everything below is meant.
+      folder: the data set. What lies in it is listed by its path from there.
+      argv: Beam's own flags.
+
+    Returns:
+      `files` and `bytes`, how many, and `sha256` of the list.
+    """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
+        listed = (pipeline
+                  | 'Listed' >> beam.Create(list(enumerate(_outermost(paths))))
+                  | 'Look' >> beam.FlatMap(_names)
+                  | 'Spread' >> beam.Reshuffle()
+                  | 'Hash' >> beam.Map(_hashed, folder))
+        (pipeline
+         | 'Once' >> beam.Create([folder])
+         | 'Write' >> beam.Map(_write, beam.pvalue.AsList(listed)))
+    rows, size = 0, 0
+    for row in read(folder):
+        rows, size = rows + 1, size + row['bytes']
+    return {'files': rows, 'bytes': size, 'sha256': sha256(os.path.join(folder, LIST))[0]}
+
+
+def read(folder: str) -> Iterator[dict]:
+    """The rows of a data set's list: `file`, `bytes` and `sha256`."""
+    with tf.io.gfile.GFile(os.path.join(folder, LIST), 'rb') as file, gzip.open(file) as lines:
+        yield from map(json.loads, lines)
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """The paths that lie below no other, each once."""
+    given = {path.rstrip('/') for path in paths}
+    return sorted(path for path in given if given.isdisjoint(_above(path)))
+
+
+def _above(path: str) -> Iterator[str]:
+    while '/' in path:
+        path = path.rpartition('/')[0]
+        yield path
+
+
+def _names(element: tuple[int, str]) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """(number, path) -> ((number, part), names of the files there)."""
+    number, path = element
+    names = list(readers.files(path)) if tf.io.gfile.isdir(path) else [path]
+    for part in range(0, len(names), _FILES_PER_ELEMENT):
+        yield (number, part), splits.pack(names[part:part + _FILES_PER_ELEMENT])
+
+
+def _hashed(element: tuple[tuple[int, int], bytes], folder: str) -> tuple[tuple[int, int], bytes]:
+    """Some names -> their part of the list, compressed."""
+    place, names = element
+    rows = []
+    for path in splits.unpack(names):
+        digest, size = sha256(path)
+        rows.append({'file': path.removeprefix(f'{folder}/'), 'bytes': size, 'sha256': digest})
+    return place, gzip.compress(''.join(json.dumps(row) + '\n' for row in rows).encode(), mtime=0)
+
+
+def _write(folder: str, parts: list[tuple[tuple[int, int], bytes]]) -> None:
+    """One after the other, compressed parts are a compressed file."""
+    records.write_atomically(os.path.join(folder, LIST), b''.join(part for _, part in sorted(parts)))

@@ -1,0 +1,260 @@
+"""Parallel text files as blocks: byte ranges that a worker can read without what lies before them.
+
+Used by Beam jobs; paths are anything Beam's filesystems open.
+"""
+import csv
+import io
+import itertools
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from data_prep import UserError
+from data_prep.core import archives
+
+PARTS = ('source', 'target', 'kind')
+_LONGEST = 1 << 20  # bytes of a record; a quote that is never closed must not swallow the rest of the file
+_NAME = re.compile(r'\{([^{}]*)\}')  # a table's column, where `columns` names one
+_AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
+
+
+class Source(NamedTuple):
+    """One pair of files, or one table."""
+    split: str
+    files: tuple[str, ...]
+    format: str  # 'lines', 'tsv' or 'csv'
+
+
+class Block(NamedTuple):
+    """`records` records from `first` on: where each file's bytes begin."""
+    source: Source
+    plain: tuple[str, ...]  # the files as they can be seeked, see `unpack`
+    offsets: tuple[int, ...]
+    first: int
+    records: int
+    names: tuple[str, ...] = ()  # of a table's columns, if its header was read
+
+
+class Record(NamedTuple):
+    """One record's columns as text, or why it is none.
+
+    `line` counts from 1; in a CSV file it counts records, in SGML segments. `offset` is that in the unpacked text.
+    """
+    file: str
+    line: int
+    offset: int
+    columns: tuple[str, ...]
+    reason: str | None = None
+
+
+def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
+    """Groups a split's files, which are not looked for, into tables and pairs.
+
+    Raises:
+      UserError: a source has no target, or an archive is named and no file inside it.
+    """
+    paths = [os.path.join(folder, file) if folder else file for file in files]
+    for path in paths:
+        real, member = archives.split(path)
+        if archives.is_archive(real) and not member:
+            raise UserError(f'data.{split}: {path} is an archive; go on with the file inside it, as {path}/train.en.')
+    result, single = [], []
+    for path in paths:
+        ending = path.removesuffix('.gz').rsplit('.', 1)[-1]
+        if ending in ('tsv', 'csv'):
+            result.append(Source(split, (path,), ending))
+        else:
+            single.append(path)
+    if len(single) % 2:
+        raise UserError(f'data.{split}: {single[-1]} has no partner; list files two by two, source then target, '
+                        'or give a .tsv or .csv.')
+    return result + [Source(split, pair, 'lines') for pair in zip(single[::2], single[1::2])]
+
+
+def look_for(found: Iterable[Source]) -> None:
+    """Raises `UserError` for the first file that is missing."""
+    for source in found:
+        for path in source.files:
+            real, _ = archives.split(path)
+            if not FileSystems.exists(real):
+                raise UserError(f'data.{source.split}: there is no file {real}.')
+
+
+def open_plain(path: str) -> BinaryIO:
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def unpack(source: Source, folder: str) -> tuple[str, ...]:
+    """The source's files as they can be seeked: uncompressed copies below `folder`, or the files themselves.
+
+    An archive is read once, however many of the source's files lie in it.
+
+    Raises:
+      UserError: a file or archive was cut short or is not what its name says, or an archive has no such member.
+    """
+    plain = list(source.files)
+    wanted: dict[str, dict[str, str]] = {}  # real file -> path inside it -> where its text goes
+    for i, path in enumerate(source.files):
+        real, member = archives.split(path)
+        if member or path.endswith('.gz') or archives.is_sgml(path):
+            copies = wanted.setdefault(real, {})
+            plain[i] = copies.setdefault(posixpath.normpath(member), os.path.join(folder, f'{i}.txt'))
+    for real, copies in wanted.items():
+        with open_plain(real) as stream:
+            if archives.is_archive(real):
+                for member, content in archives.members(stream, real, copies):
+                    _copy(archives.plain(content, f'{real}/{member}'), copies[member])
+            else:
+                [target] = copies.values()
+                _copy(archives.plain(stream, real), target)
+    return tuple(plain)
+
+
+def _copy(parts: Iterable[bytes], path: str) -> None:
+    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        for part in parts:
+            file.write(part)
+
+
+def named(template: str) -> list[str]:
+    """The columns a template is made of: of '{Instruction} {Input}', Instruction and Input."""
+    return _NAME.findall(template)
+
+
+def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool,
+         columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Block]:
+    """Cuts a source into blocks, reading it once.
+
+    Raises:
+      UserError: the two files have different numbers of lines, or a table's header lacks what `columns` asks for.
+    """
+    if columns and source.format == 'lines':
+        raise UserError(f'data.columns are those of tables; {source.files[0]} ends in neither .csv nor .tsv.')
+    streams = [open_plain(path) for path in plain]
+    cutter = _csv_records if source.format == 'csv' else _lines
+    offsets, counts = [0] * len(plain), [0] * len(plain)
+    starts, first = (0,) * len(plain), 0
+    names: tuple[str, ...] = ()
+    for rows in itertools.zip_longest(*(cutter(stream) for stream in streams)):
+        for i, row in enumerate(rows):
+            if row is not None:
+                offsets[i] += row[1]
+                counts[i] += 1
+        if header and source.format != 'lines' and counts[0] == 1:
+            starts, first, names = tuple(offsets), 1, _header(source, rows, columns)
+        elif counts[0] - first == records_per_block:
+            yield Block(source, plain, starts, first, records_per_block, names)
+            starts, first = tuple(offsets), counts[0]
+    if len(set(counts)) > 1:
+        source_has, target_has = (f'{path} has {count:,} {"segments" if archives.is_sgml(path) else "lines"}'
+                                  for path, count in zip(source.files, counts))
+        raise UserError(f'{source_has} and {target_has}; '
+                        'number n of one must be the translation of number n of the other.')
+    if counts[0] > first:
+        yield Block(source, plain, starts, first, counts[0] - first, names)
+
+
+def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in a table's first row, among which are all that `columns` asks for."""
+    _, names, reason = _understood(source, cut, True)
+    if reason and columns:
+        raise UserError(f'{source.files[0]} has no header that can be read: {reason}.')
+    for name in (name for template in columns.values() for name in named(template)):
+        if name not in names:
+            raise UserError(f'data.columns: {source.files[0]} has no column {name!r}; it has {", ".join(names)}.')
+    return names
+
+
+def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Record]:
+    """The records of a block; what cannot be read as text comes with its reason.
+
+    Args:
+      columns: of tables, what is made of a row under the names of `PARTS`, as '{Instruction} {Input}'; if empty, they
+        are its first columns.
+    """
+    streams = [open_plain(path) for path in block.plain]
+    for stream, offset in zip(streams, block.offsets):
+        stream.seek(offset)
+    cutter = _csv_records if block.source.format == 'csv' else _lines
+    offset = block.offsets[0]
+    for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
+        line = block.first + number + 1
+        file, cells, reason = _understood(block.source, cut, line == 1)
+        parts, reason = ((), reason) if reason else _parts(cells, block.names, columns)
+        yield Record(file, line, offset, parts, reason)
+        offset += cut[0][1]
+
+
+def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
+                ) -> tuple[str, tuple[str, ...], str | None]:
+    """The file to blame, the cells, and what is wrong with a record, cut from every file; the first may be marked."""
+    text = []
+    for file, (row, size) in zip(source.files, cut):
+        if size > len(row):
+            return file, (), f'{size:,} bytes in one record, which may have {_LONGEST:,}'
+        try:
+            text.append(row.decode('utf-8').removesuffix('\n').removesuffix('\r'))
+        except UnicodeDecodeError as error:
+            return file, (), f'not UTF-8: byte 0x{row[error.start]:02x} at position {error.start}'
+    if first:
+        text = [part.removeprefix('\ufeff') for part in text]
+    return source.files[0], *_cells(source.format, text)
+
+
+def _cells(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
+    if format == 'lines':
+        return tuple(text), None
+    try:
+        rows = [text[0].split('\t')] if format == 'tsv' else list(csv.reader(io.StringIO(text[0], newline='')))
+    except csv.Error as error:
+        return (), f'not CSV: {error}'
+    if len(rows) > 1:
+        return (), f'not CSV: a quote out of place made one record of {len(rows)} lines'
+    [row] = rows or [[]]
+    return tuple(row), None
+
+
+def _parts(cells: tuple[str, ...], names: tuple[str, ...], columns: Mapping[str, str]
+           ) -> tuple[tuple[str, ...], str | None]:
+    """Source, target and possibly kind of a row, or why it has none.
+
+    The target is what its columns hold, to the byte. Round a source no blanks stay: they would be an empty column's.
+    """
+    if not columns:
+        return (cells[:3], None) if len(cells) > 1 else (
+            (), f'{len(cells)} column where source and target are needed')
+    if len(cells) != len(names):
+        return (), f'{len(cells)} columns where the header names {len(names)}'
+    row = dict(zip(names, cells))
+    source, *rest = (_NAME.sub(lambda found: row[found[1]], columns[part]) for part in PARTS if part in columns)
+    return (source.strip(), *rest), None
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Lines and their lengths; of one that is longer than any record, only the beginning."""
+    while line := stream.readline(_LONGEST):
+        size = rest = len(line)
+        while rest == _LONGEST and not line.endswith(b'\n'):
+            rest = len(stream.readline(_LONGEST))
+            size += rest
+        yield line, size
+
+
+def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """As `_lines` the bytes of CSV records: lines are joined while a quoted field is open, up to a size none has."""
+    pending, size, quotes = [], 0, 0
+    for line, length in _lines(stream):
+        pending.append(line)
+        size += length
+        quotes += line.count(b'"')
+        if quotes % 2 == 0 or size > _LONGEST:
+            yield b''.join(pending), size
+            pending, size, quotes = [], 0, 0
+    if pending:
+        yield b''.join(pending), size

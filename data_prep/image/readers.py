@@ -1,0 +1,219 @@
+"""Where pictures come in: folders, tar archives and tars of tars, as ImageNet, Tiny ImageNet and others ship them.
+
+Nothing is extracted: what is found is a range of a file's bytes. Only a compressed tar is unpacked, to a plain one.
+Used by Beam jobs; paths are anything TensorFlow opens.
+"""
+import itertools
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from data_prep import UserError
+from data_prep.core import archives
+from data_prep.core.files import open_file, read
+from data_prep.image import annotations
+
+PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
+BOXES = 'boxes'
+_SMALL = 1 << 26  # bytes
+
+
+class Source(NamedTuple):
+    """A folder or an archive.
+
+    Attributes:
+      split: what its pictures are for; `BOXES` if it only says what is where in others.
+      number: which of that split's sources.
+      listed: as the user wrote it.
+      path: the folder or archive.
+      inside: a folder in the archive, or nothing.
+      labels: a file with the classes of pictures that lie in no class folder, or nothing.
+    """
+    split: str
+    number: int
+    listed: str
+    path: str
+    inside: str
+    labels: str
+
+
+class Found(NamedTuple):
+    """A file below a source: `length` bytes of `file` from `offset` on, or all of it if `length` is -1.
+
+    `name` is its path below the source; it has a `reason` if it cannot be used.
+    """
+    name: str
+    file: str
+    offset: int
+    length: int
+    reason: str = ''
+
+
+class Picture(NamedTuple):
+    """A file that is a picture by its name, and the id of its class."""
+    found: Found
+    label: str
+
+
+def sources(split: str, folder: str, listed: Iterable[str], labels: str = '') -> list[Source]:
+    """A split's sources, which are not looked for."""
+    return [Source(split, number, path, *archives.split(os.path.join(folder, path)), labels)
+            for number, path in enumerate(listed)]
+
+
+def look_for(source: Source) -> None:
+    """Raises `UserError` if a source is missing or of no kind that is read."""
+    if not tf.io.gfile.exists(source.path):
+        raise UserError(f'data.{source.split}: there is no file or folder {source.path}.')
+    if not archives.is_archive(source.path) and not tf.io.gfile.isdir(source.path):
+        raise UserError(f'data.{source.split}: {source.path} is neither a folder nor a .tar, .tar.gz or .tgz; '
+                        'unpack it and name the folder.')
+
+
+def read_small(path: str) -> bytes:
+    """A whole file, which may be gzipped or lie in an archive.
+
+    Raises:
+      UserError: there is none, or it is not small.
+    """
+    real, member = archives.split(path)
+    if not tf.io.gfile.exists(real):
+        raise UserError(f'There is no file {real}.')
+    with open_file(real) as stream:
+        if member:
+            wanted = [posixpath.normpath(member)]
+            [content] = [part.read(_SMALL + 1) for _, part in archives.members(stream, real, wanted)]
+        else:
+            parts = archives.plain(stream, path)
+            content = b''.join(itertools.islice(parts, _SMALL // archives.CHUNK + 1))
+    if len(content) > _SMALL:
+        raise UserError(f'{path} is over {_SMALL:,} bytes, too large for what is said of classes; name another file.')
+    return content
+
+
+def walk(source: Source, scratch: str) -> Iterator[Found]:
+    """Every file below a source. A tar is taken for a folder called like it, wherever it lies.
+
+    Args:
+      scratch: a folder for the tar of a compressed archive.
+
+    Raises:
+      UserError: an archive was cut short or is damaged, or does not have the folder to look into.
+    """
+    if not archives.is_archive(source.path) or tf.io.gfile.isdir(source.path):
+        for path in files(source.path):
+            below = path[len(source.path):].lstrip('/')
+            if path.endswith('.tar'):
+                yield from _in_tar(path, path, below.removesuffix('.tar') + '/')
+            else:
+                yield _named(Found(below, path, 0, -1))
+        return
+    plain = source.path
+    if not plain.endswith('.tar'):
+        plain = os.path.join(scratch, 'plain.tar')
+        with open_file(source.path) as stream, tf.io.gfile.GFile(plain, 'wb') as target:
+            for part in archives.unpacked(stream, source.path):
+                target.write(part)
+    within = f'{posixpath.normpath(source.inside)}/' if source.inside else ''
+    others: set[str] = set()
+    empty = True
+    for found in _in_tar(plain, source.path, ''):
+        if found.name.startswith(within):
+            yield found._replace(name=found.name.removeprefix(within))
+            empty = False
+        elif len(others) < 3:
+            others.add(found.name.split('/')[0])
+    if empty and others:
+        raise UserError(f'{source.path} has no folder {source.inside}; it has {", ".join(sorted(others))} …')
+
+
+def files(root: str) -> Iterator[str]:
+    """The paths of all files below a folder. Links are followed, but not to a folder that holds them."""
+    for here, folders, names in tf.io.gfile.walk(root) if '://' in root else os.walk(root, followlinks=True):
+        above = os.path.realpath(here) + os.sep
+        folders[:] = sorted(name for name in folders if not above.startswith(
+            os.path.realpath(os.path.join(here, name)) + os.sep))
+        yield from (os.path.join(here, name) for name in sorted(names))
+
+
+def _in_tar(path: str, archive: str, prefix: str) -> Iterator[Found]:
+    with open_file(path) as stream:
+        try:
+            for name, offset, length, reason in archives.ranges(stream, archive):
+                yield _named(Found(prefix + name, path, offset, length, reason))
+        except tf.errors.OutOfRangeError as error:  # where other files only have nothing more to read
+            raise UserError(f'{archive} is not a whole archive (it ends too early); fetch it again.') from error
+
+
+def _named(found: Found) -> Found:
+    """Itself, or what can be written down of a file whose name is not text."""
+    name = found.name.encode(errors='replace').decode()
+    return found if name == found.name else found._replace(name=name, reason='its name is not UTF-8')
+
+
+def scan(source: Source, scratch: str, numbers: dict[str, str]
+         ) -> Iterator[Picture | Found | annotations.BoxRange]:
+    """Every picture with its class, whatever says where things are in pictures, and with a reason what is neither.
+
+    A picture's class is the first folder below the source. One that lies in none has its class by
+    `source.labels`; one that lies in a folder `images` by the `_annotations.txt` beside that. Files that are no
+    pictures by their names are passed over, as is what is hidden.
+
+    Args:
+      numbers: ILSVRC's of classes -> their ids, or nothing.
+
+    Raises:
+      UserError: as `walk`; pictures lie in no class folders and nothing says their classes, or not for as many.
+    """
+    flat: list[Found] = []
+    said: dict[str, str] = {}
+    in_folders = False
+    for found in walk(source, scratch):
+        ending = posixpath.splitext(found.name)[1].lower()
+        top, _, below = found.name.partition('/')
+        if found.reason:
+            yield found
+        elif any(part.startswith(('.', '__MACOSX')) for part in found.name.split('/')):
+            continue
+        elif ending == '.xml':
+            yield from annotations.box_ranges(*found[:4], None)
+        elif found.name.endswith(('_boxes.txt', '_annotations.txt')):
+            content = read(*found[1:4])
+            yield from annotations.box_ranges(*found[:4], content)
+            if found.name.endswith('_annotations.txt'):
+                said |= annotations.annotations(content, f'{source.path}/{found.name}')
+        elif ending in PICTURES and source.split != BOXES:
+            if below and top != 'images':
+                yield Picture(found, top)
+                in_folders = True
+            else:
+                flat.append(found)
+    yield from _flat(source, sorted(flat, key=lambda found: found.name), said, numbers, in_folders)
+
+
+def _flat(source: Source, pictures: list[Found], said: dict[str, str], numbers: dict[str, str],
+          in_folders: bool) -> Iterator[Picture | Found]:
+    """Pictures that lie in no class folder, in the order of their names, with their classes."""
+    if source.labels:
+        found = annotations.labels(read_small(source.labels), source.labels, numbers)
+        if isinstance(found, dict):
+            said = {picture.name: found[stem] for picture in pictures
+                    if (stem := posixpath.splitext(posixpath.basename(picture.name))[0]) in found}
+        elif len(found) != len(pictures):
+            raise UserError(f'{source.labels} has {len(found):,} classes, and {source.path} has {len(pictures):,} '
+                            'pictures in no class folder; it must have one a picture, in the order of their names.')
+        else:
+            said = {picture.name: label for picture, label in zip(pictures, found)}
+    elif not said and not in_folders and any('/' not in picture.name for picture in pictures):
+        raise UserError(f'data.{source.split}: the pictures of {source.path} lie in no class folders; name what holds '
+                        'class folders' + (f', or give a file with a class a picture in data.{source.split}_labels.'
+                                           if source.split != 'train' else '.'))
+    for picture in pictures:
+        label = said.get(picture.name) or said.get(posixpath.basename(picture.name))
+        if not label and not said:
+            label = posixpath.dirname(picture.name)  # `images` is a class here
+        yield Picture(picture, label) if label else picture._replace(reason='in no class folder, and nothing says its '
+                                                                     'class')

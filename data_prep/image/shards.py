@@ -1,0 +1,189 @@
+"""A shard of labelled pictures: its records, what was left out and why, and the sums of its pixels."""
+import os
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+
+from data_prep.core import splits, threads
+from data_prep.image import annotations, augmentation, codec, readers
+from data_prep.image.augmentation import SIDE
+from data_prep.imagenet import SIDES, SPLITS, Config
+
+COUNTS = ('read', 'written', 'filtered_duplicate', 'dead_letters', 'converted', 'with_boxes', 'unread_boxes')
+
+
+class Item(NamedTuple):
+    """A picture: where its bytes are, what it is called below `data.folder`, and the id of its class."""
+    file: str
+    offset: int
+    length: int
+    name: str
+    label: str
+
+
+def order(label: str, name: str) -> tuple[int, int]:
+    """Two numbers below 2^64 that depend on a picture's class and file name alone: for its split, for its place."""
+    return splits.order(f'{label}/{posixpath.basename(name)}')
+
+
+def new_counts(split: str) -> dict[str, int]:
+    """`in_<other>` counts the pictures that are also in a split further from training."""
+    return dict.fromkeys([*COUNTS, *(f'in_{other}' for other in SPLITS[SPLITS.index(split) + 1:])], 0)
+
+
+def letter(config: Config, name: str, offset: int, reason: str) -> dict:
+    """A line of the dead letters. The offset is that in the tar, in a compressed one as it is unpacked."""
+    return {'file': config.path(name), 'offset': offset, 'reason': reason}
+
+
+class _Made(NamedTuple):
+    """What comes of an item: its record, the middle of a training picture, and what is said of its boxes."""
+    record: bytes
+    square: np.ndarray | None
+    converted: bool
+    boxes: int
+    unread: list[dict]
+
+
+class PixelSums(beam.CombineFn):
+    """Adds up the middles of pictures, uint8 [s, s, 3], in whole numbers, so that their order is no matter.
+
+    An accumulator is s -> the number of pictures, the sum at every pixel and the sums of products of two colours.
+    """
+
+    def create_accumulator(self):
+        return {}
+
+    def add_input(self, sums, square):
+        side = len(square)
+        count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
+        total += square
+        # Sums of products of levels are exact below 2^53. Two pixels are a row, which takes half the time of one; what
+        # they have to do with each other is left out.
+        row = 2 - side % 2
+        pixels = square.reshape(-1, 3 * row).astype(np.float64)
+        products += np.trace((pixels.T @ pixels).reshape(row, 3, row, 3), axis1=0, axis2=2).astype(np.int64)
+        sums[side] = count + 1, total, products
+        return sums
+
+    def merge_accumulators(self, parts):
+        parts = list(parts)
+        return {side: tuple(sum(column) for column in zip(*(part[side] for part in parts if side in part)))
+                for side in set().union(*parts)}
+
+    def extract_output(self, sums):
+        """The arrays of `augmentation.Pixels`, and of how many pictures they are."""
+        count = sum(number for number, _, _ in sums.values())
+        image, rgb, products = np.zeros([SIDE, SIDE, 3]), np.zeros(3), np.zeros([3, 3])
+        for side, (number, total, product) in sorted(sums.items()):
+            mean = total / number
+            image += number / count * (mean if side == SIDE else augmentation.central_square(tf.constant(mean)).numpy())
+            rgb += total.sum((0, 1)) / side ** 2 / count
+            products += product / side ** 2 / count
+        return {'mean_image': image.astype(np.float32), 'mean_rgb': rgb, 'covariance': products - np.outer(rgb, rgb),
+                'count': np.int64(count)}
+
+
+class MergedSums(PixelSums):
+    """The same of accumulators: a shard hands on its sums, never its pictures."""
+
+    def add_input(self, sums, more):
+        return self.merge_accumulators([sums, more])
+
+
+class Shard:
+    """Makes a shard's records and keeps account of them.
+
+    Args:
+      config: what is done to pictures.
+      split: the shard's.
+      labels: class id -> label.
+      boxes: as `annotations.merge` gives them.
+      repeats: (split, name) of a file that occurs more than once -> the splits it is also in, and another class of its
+        split that it is also in, or nothing.
+      unpacked: folder of a compressed archive's plain tar -> the archive.
+
+    Attributes:
+      counts, letters: of all items so far; `letters` for `job.write_letters`.
+      sums: an accumulator of `PixelSums`, of training pictures.
+    """
+
+    def __init__(self, config: Config, split: str, labels: dict[str, int], boxes: tuple[list[str], bytes],
+                 repeats: dict[tuple[str, str], tuple[tuple[str, ...], str]], unpacked: dict[str, str]):
+        self._config, self._split, self._labels, self._repeats = config, split, labels, repeats
+        self._boxes, self._pixels, self._unpacked = annotations.Boxes(boxes), PixelSums(), unpacked
+        self.counts, self.sums = new_counts(split), self._pixels.create_accumulator()
+        self.letters: list[dict] = []
+
+    def records(self, items: list[Item]) -> Iterator[bytes]:
+        """Serialized tf.Examples of the usable items, in their order."""
+        for item, made in threads.in_order(self._make, filter(self._wanted, items)):
+            if isinstance(made, str):
+                self._bury(item, made)
+                continue
+            self._count(made)
+            if made.square is not None:
+                self.sums = self._pixels.add_input(self.sums, made.square)
+            yield made.record
+
+    def _wanted(self, item: Item) -> bool:
+        """Counts an item, and says whether its file is to be looked at."""
+        self.counts['read'] += 1
+        also, other = self._repeats.get((self._split, item.name), ((), ''))
+        if item.label not in self._labels:
+            self._bury(item, f'class {item.label} is none of the {len(self._labels)} there are')
+        elif other:
+            self._bury(item, f'in two classes, {item.label} and {other}')
+        else:
+            for split in also:
+                self.counts[f'in_{split}'] += 1
+            if not (also and self._split == 'train' and self._config.remove_duplicates):
+                return True
+            self.counts['filtered_duplicate'] += 1
+        return False
+
+    def _bury(self, item: Item, reason: str) -> None:
+        self.counts['dead_letters'] += 1
+        self.letters.append(letter(self._config, item.name, item.offset, reason))
+
+    def _count(self, made: _Made) -> None:
+        for key, value in (('written', 1), ('converted', made.converted), ('with_boxes', made.boxes > 0),
+                           ('unread_boxes', len(made.unread))):
+            self.counts[key] += int(value)
+        self.letters += made.unread
+
+    def _make(self, item: Item) -> _Made | str:
+        """What comes of an item, or why nothing does."""
+        try:
+            data = readers.read(*item[:3])
+            head = codec.header(data, self._config.max_pixels)
+            picture = codec.load(data, head, self._config.resize, square=self._split == 'train')
+        except codec.Unreadable as error:
+            return str(error)
+        except OSError as error:
+            return f'it cannot be read ({error.strerror})'
+        boxes, unread = [], []
+        for file, offset, length in self._boxes.find(item.name, item.label):
+            try:
+                boxes += annotations.fractions(readers.read(file, offset, length), head.height, head.width)
+            except (ValueError, OSError) as error:
+                unread.append({'file': self._unpacked.get(os.path.dirname(file), file), 'offset': offset,
+                               'reason': f'no boxes for {item.name}: {error}; the picture is kept'})
+        boxes = list(dict.fromkeys(boxes))  # validation may be listed for test, too
+        return _Made(example(picture, self._labels[item.label], item, boxes), picture.square,
+                     picture.encoded is not data, len(boxes), unread)
+
+
+def example(picture: codec.Picture, label: int, item: Item, boxes: list[tuple[float, float, float, float]]) -> bytes:
+    """A picture as a serialized tf.Example."""
+    texts = {'image': picture.encoded, 'class': item.label.encode(), 'file': item.name.encode(), 'kind': b''}
+    feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text])) for name, text in texts.items()}
+    feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+                for name, number in (('label', label), ('height', picture.height), ('width', picture.width))}
+    feature |= {name: tf.train.Feature(float_list=tf.train.FloatList(value=[box[side] for box in boxes]))
+                for side, name in enumerate(SIDES)}
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)

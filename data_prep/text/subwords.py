@@ -1,0 +1,159 @@
+"""Shared source-target subwords (Vaswani et al. 5.1): learned, and used, whatever their kind.
+
+SentencePiece's BPE and unigram pieces, or Wu et al.'s word pieces (`wordpieces.py`). One model file serves three
+users: the Beam job (`encoder`, batched), the exported SavedModel (`Tokenizer`, in the graph), and the trainer, which
+needs only the ids below.
+"""
+import dataclasses
+import functools
+import io
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from data_prep import UserError
+from data_prep.text.ids import BOS, EOS, PAD, UNK
+
+WORD = '▁'  # where one begins
+
+
+@dataclasses.dataclass
+class Config:
+    """How subwords are learned.
+
+    `subword_kind`: `bpe`, as the paper's for German; `unigram`; or `wordpiece`, as the paper's for French, whose
+    `normalization` is `nfkc` or `identity`.
+    `split_digits` makes every digit a token of its own, without which unseen numbers cannot be copied.
+    `normalization: identity` changes no text, but drops blanks at its beginning; with word pieces, whose words are what
+    lies between blanks, several of them become one.
+    `byte_fallback` spells characters outside the vocabulary by their UTF-8 bytes; without it they become UNK.
+    `character_coverage`: the fraction of the training text's characters that stay in the alphabet, the frequent ones.
+    `symbols`: words that are one piece each, wherever one begins with them: brackets, say, which are no text.
+    `subword_sample`: how many training pairs the subwords are learned from, chosen by a stable hash.
+    `subword_model`: a `subwords.model` to take instead, as fine-tuning needs: weights are of their own subwords.
+    """
+    vocab_size: int = 37000  # subwords to learn
+    subword_kind: Literal['bpe', 'unigram', 'wordpiece'] = 'bpe'
+    split_digits: bool = False
+    byte_fallback: bool = False
+    normalization: Literal['nmt_nfkc', 'nfkc', 'identity'] = 'nmt_nfkc'
+    character_coverage: float = 1.0
+    symbols: list[str] = dataclasses.field(default_factory=list)
+    subword_sample: int = 250000
+    subword_model: str = ''
+
+    def __post_init__(self):
+        if self.subword_kind == 'wordpiece' and self.normalization == 'nmt_nfkc':
+            raise ValueError("normalization nmt_nfkc is SentencePiece's own; with subword_kind wordpiece it must be "
+                             'nfkc or identity')
+        if self.subword_kind == 'wordpiece' and self.symbols:
+            raise ValueError('symbols are pieces of SentencePiece, bpe or unigram; leave them out, or choose such a '
+                             'subword_kind')
+
+
+def learn(lines: Iterable[str], config: Config) -> bytes:
+    """Learns a subword model.
+
+    Args:
+      lines: text of both languages.
+      config: `vocab_size` counts the four special pieces too, and is met exactly.
+
+    Returns:
+      The serialized model, of SentencePiece or of word pieces.
+
+    Raises:
+      UserError: the text is too small or too varied for that vocabulary.
+    """
+    if config.subword_kind != 'wordpiece':
+        return _train(lines, config)
+    from data_prep.text import wordpieces
+    bpe = dataclasses.replace(config, subword_kind='bpe', normalization='identity', byte_fallback=False)
+    learned = _train(wordpieces.normalized(lines, config.normalization), bpe,
+                     hard_vocab_limit=not config.byte_fallback)  # with the 256 bytes, fewer need to be learned
+    return wordpieces.serialize(pieces(learned), config.normalization, config.byte_fallback, config.vocab_size)
+
+
+def _train(lines: Iterable[str], config: Config, **options) -> bytes:
+    import sentencepiece
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model,
+            vocab_size=config.vocab_size, model_type=config.subword_kind,
+            pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, split_digits=config.split_digits,
+            byte_fallback=config.byte_fallback, normalization_rule_name=config.normalization,
+            remove_extra_whitespaces=config.normalization != 'identity',
+            character_coverage=config.character_coverage, max_sentence_length=1 << 16, minloglevel=2,
+            user_defined_symbols=[f'{WORD}{symbol}' for symbol in config.symbols], **options)
+    except (RuntimeError, OSError) as error:
+        reason = ' '.join(str(error).rsplit('] ', 1)[-1].split())
+        raise UserError(f'data.vocab_size {config.vocab_size} does not fit the training text: {reason}') from error
+    return model.getvalue()
+
+
+@functools.lru_cache(maxsize=2)
+def processor(model: bytes):
+    """The SentencePiece processor of a serialized model, kept between bundles of a worker.
+
+    Raises:
+      UserError: the model holds word pieces.
+    """
+    import sentencepiece
+
+    from data_prep.text import wordpieces
+    if wordpieces.is_model(model):
+        raise UserError('This needs subwords of SentencePiece, and the data set has word pieces; '
+                        'prepare it with data.subword_kind bpe or unigram.')
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def pieces(model: bytes) -> list[str]:
+    """A model's pieces in order of their ids; `▁` marks the beginning of a word."""
+    from data_prep.text import wordpieces
+    if wordpieces.is_model(model):
+        return wordpieces.pieces(model)
+    found = processor(model)
+    return found.id_to_piece(list(range(found.get_piece_size())))
+
+
+@functools.lru_cache(maxsize=2)
+def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
+    """The function from lines to ids, each row ending in EOS, kept between bundles of a worker; call it on many."""
+    from data_prep.text import wordpieces
+    if wordpieces.is_model(model):
+        import tensorflow as tf
+        tokenize = tf.function(Tokenizer(model).tokenize, input_signature=[tf.TensorSpec([None], tf.string)],
+                               autograph=False)
+        return lambda lines: tokenize(tf.constant(lines, tf.string)).to_list()
+    return lambda lines: processor(model).encode(lines, add_eos=True)
+
+
+class Tokenizer:
+    """The same subwords as TensorFlow ops, for use inside a SavedModel; importing this needs tensorflow-text."""
+
+    def __init__(self, model: bytes):
+        import tensorflow_text
+
+        from data_prep.text import wordpieces
+        self._pieces = (wordpieces.WordPieces(model) if wordpieces.is_model(model)
+                        else tensorflow_text.SentencepieceTokenizer(model, add_eos=True))
+
+    @property
+    def resource(self):
+        """What a SavedModel must track to hold the subwords."""
+        return self._pieces
+
+    def tokenize(self, text):
+        """[n] strings -> ragged [n, (length)] int32 ids, each row ending in EOS; an empty line is EOS alone."""
+        return self._pieces.tokenize(text)
+
+    def detokenize(self, ids):
+        """[n, length] int32 ids, ended by EOS or padded -> [n] strings."""
+        import tensorflow as tf
+        ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
+        kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD) & (ids != BOS))
+        return self._pieces.detokenize(kept)
+
+    def answer(self, text, ids):
+        """What a model says to [n] lines for which it found ids [n, length]: `text` [n], and possibly more."""
+        del text
+        return {'text': self.detokenize(ids)}

@@ -1,0 +1,261 @@
+"""Treebanks as files: where the trees of folders, archives and plain files begin and end.
+
+A tree is one or several lines whose brackets balance. A bracket at the very beginning of a line begins another tree, so
+one that lacks a bracket costs itself and no more. Used by a Beam job, but without Beam: every stage asks which files
+there are. Paths are anything TensorFlow opens.
+"""
+import fnmatch
+import os
+from collections.abc import Iterable, Iterator
+from typing import IO, NamedTuple, cast
+
+import tensorflow as tf
+
+from data_prep import UserError
+from data_prep.core import archives, files, splits
+from data_prep.image import readers
+from data_prep.trees import trees
+
+ENDINGS = ('.mrg', '.parse', '.prd', '.psd', '.ptb', '.tree', '.trees')  # and the same with .gz
+EXTRA = 'extra'
+_LONGEST = 1 << 20  # bytes of a tree
+_KINDS = ((10, 'up to 10 words'), (20, '11 to 20 words'), (40, '21 to 40 words'))
+
+
+class Source(NamedTuple):
+    """What a user listed for a split (or as `extra`): a file, folder, glob or archive, or what is inside one."""
+    split: str
+    path: str
+
+
+class Block(NamedTuple):
+    """The trees of one split among `length` bytes of a plain file.
+
+    Attributes:
+      split: of them all those that are split off for it, `records` many.
+      file: as the user knows it.
+      path, offset, length: where its bytes are.
+      line: that they begin at, counted from 1; `start`: their offset in the file itself.
+      first: how many trees of the source come before.
+    """
+    split: str
+    listed: str
+    file: str
+    path: str
+    offset: int
+    length: int
+    line: int
+    start: int
+    first: int
+    records: int
+
+
+class _File(NamedTuple):
+    name: str
+    path: str
+    offset: int
+    length: int
+
+
+def is_glob(path: str) -> bool:
+    return any(character in path for character in '*?[')
+
+
+def is_treebank(name: str) -> bool:
+    return name.removesuffix('.gz').lower().endswith(ENDINGS)
+
+
+def real(path: str) -> list[str]:
+    """What stands for a listed path on disk: files and folders, none if there is nothing."""
+    path, _ = archives.split(path)
+    if is_glob(path) and not tf.io.gfile.exists(path):
+        return sorted(tf.io.gfile.glob(path))
+    return [path] if tf.io.gfile.exists(path) else []
+
+
+def outermost(path: str) -> list[str]:
+    """The files of trees and the archives a listed path stands for; itself, if there is nothing."""
+    found = list[str]()
+    for outer in real(path):
+        is_folder = os.path.isdir(outer)
+        found += [name for name in readers.files(outer) if is_treebank(name)] if is_folder else [outer]
+    return found or [archives.split(path)[0]]
+
+
+def above(path: str) -> str:
+    """What holds all a listed path may stand for, without looking: an archive, or the folder a pattern begins in."""
+    parts = archives.split(path)[0].split('/')
+    fixed = next((n for n, part in enumerate(parts) if is_glob(part)), len(parts))
+    return '/'.join(parts[:fixed])
+
+
+def look_for(sources: Iterable[Source]) -> None:
+    """Raises `UserError` for the first source that is not there."""
+    for source in sources:
+        if not real(source.path):
+            raise UserError(f'data.{source.split}: there is no file or folder {archives.split(source.path)[0]}.')
+
+
+def scan(source: Source, scratch: str, config) -> Iterator[Block]:
+    """Cuts a source into blocks, reading it once.
+
+    Args:
+      scratch: an empty folder for what must be unpacked.
+      config: `treebank.Config`.
+
+    Raises:
+      UserError: nothing in it is a treebank, or an archive or .gz is damaged.
+    """
+    first, found = 0, False
+    for file in _files(source, scratch):
+        found = True
+        with files.open_file(file.path) as stream:
+            runs = list[tuple[int, int, int]]()  # line, offset, bytes
+            counts: dict[str, int] = {}
+            for line, offset, _, size in _runs(stream, file.offset, file.length):
+                split = _split(source, config, file.name, line)
+                counts[split] = counts.get(split, 0) + 1
+                runs.append((line, offset, size))
+                if len(runs) == config.trees_per_block:
+                    yield from _blocks(source, file, runs, counts, first)
+                    first, runs, counts = first + len(runs), [], {}
+            yield from _blocks(source, file, runs, counts, first)
+            first += len(runs)
+    if not found:
+        raise UserError(f'data.{source.split}: {source.path} holds no file of trees; name one, or files that end in '
+                        f'{", ".join(ENDINGS)}.')
+
+
+def _blocks(source: Source, file: _File, runs: list[tuple[int, int, int]], counts: dict[str, int], first: int
+            ) -> Iterator[Block]:
+    for split, records in sorted(counts.items()):
+        (line, begin, _), (_, last, size) = runs[0], runs[-1]
+        yield Block(split, source.split, file.name, file.path, file.offset + begin, last + size - begin, line, begin,
+                    first, records)
+
+
+def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...], str | None]]:
+    """The records of a block, as `text_files.Record` has them: words, linear tree and kind, or why it is no tree."""
+    source = Source(block.listed, '')
+    with files.open_file(block.path) as stream:
+        for line, offset, text, size in _runs(stream, block.offset, block.length):
+            line, offset = block.line + line - 1, block.start + offset
+            if _split(source, config, block.file, line) == block.split:
+                yield block.file, line, offset, *_understood(text, size, config)
+
+
+def _understood(text: bytes, size: int, config) -> tuple[tuple[str, ...], str | None]:
+    if size > _LONGEST:
+        return (), f'{size:,} bytes in one tree, which may have {_LONGEST:,}'
+    try:
+        found = trees.parse(text.decode('utf-8').removeprefix('\ufeff'))
+        if len(found) != 1:
+            raise trees.Malformed(f'{len(found)} trees on one line, where one is read')
+        words, linear = trees.linear(trees.clean(found[0], config.tags, config.function_tags))
+    except UnicodeDecodeError as error:
+        return (), f'not UTF-8: byte 0x{text[error.start]:02x} at position {error.start}'
+    except trees.Malformed as error:
+        return (), f'no tree: {error}'
+    return (words, linear, kind(words.count(' ') + 1)), None
+
+
+def kind(words: int) -> str:
+    """The slice a sentence of so many words belongs to."""
+    return next((name for most, name in _KINDS if words <= most), 'over 40 words')
+
+
+def _split(source: Source, config, file: str, line: int) -> str:
+    """Whose a tree is: its source's, or the split it is split off for."""
+    if source.split == EXTRA:
+        return 'train'
+    name = file.rsplit('/', 1)[-1].removesuffix('.gz')  # the same wherever the treebank lies, and however
+    what = name if config.split_by == 'file' else f'{name}:{line}'
+    return splits.split_of(config, source.split, splits.order(what)[0])
+
+
+def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, int, bytes, int]]:
+    """(line, offset from the beginning, text, bytes) of every run of lines whose brackets balance."""
+    stream.seek(offset)
+    number = place = depth = size = 0
+    begun, held, ended = (0, 0), list[bytes](), True
+    while length < 0 or place < length:
+        line = stream.readline(_LONGEST if length < 0 else min(_LONGEST, length - place))
+        if not line:
+            break
+        starts, ended = ended, line.endswith(b'\n')  # one longer than any tree is read in parts
+        if held and starts and line.startswith(b'('):
+            yield *begun, b''.join(held), size
+            depth, size, held = 0, 0, []
+        number += starts
+        if held or line.strip():
+            begun = begun if held else (number, place)
+            size += len(line)
+            depth += line.count(b'(') - line.count(b')')
+            if size <= 2 * _LONGEST:
+                held.append(line)
+        place += len(line)
+        if held and depth <= 0 and ended:
+            yield *begun, b''.join(held), size
+            depth, size, held = 0, 0, []
+    if held:
+        yield *begun, b''.join(held), size
+
+
+def _files(source: Source, scratch: str) -> Iterator[_File]:
+    """Every file of trees that a source stands for, as it can be seeked."""
+    for number, (name, found) in enumerate(_listed(source, scratch)):
+        if found.reason:
+            raise UserError(f'data.{source.split}: {name} cannot be read: it is {found.reason}.')
+        if not name.endswith('.gz'):
+            yield _File(name, found.file, found.offset, found.length)
+            continue
+        plain = os.path.join(scratch, f'{number}.txt')
+        with files.open_file(found.file) as packed, tf.io.gfile.GFile(plain, 'wb') as target:
+            packed.seek(found.offset)
+            for part in archives.plain(cast(IO[bytes], _Range(packed, found.length)), name):
+                target.write(part)
+        yield _File(name, plain, 0, -1)
+
+
+class _Range:
+    """The next `length` bytes of a stream, or all of them if that is -1, as a file to be read once."""
+
+    def __init__(self, stream: IO[bytes], length: int):
+        self._stream, self._left = stream, length
+
+    def read(self, size: int = -1) -> bytes:
+        if self._left >= 0:
+            size = self._left if size < 0 else min(size, self._left)
+        data = self._stream.read(size)
+        self._left -= len(data) if self._left >= 0 else 0
+        return data
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+def _listed(source: Source, scratch: str) -> Iterator[tuple[str, readers.Found]]:
+    """(name, where it is) of every file of trees."""
+    _, inside = archives.split(source.path)
+    for number, outer in enumerate(real(source.path)):
+        if archives.is_archive(outer) and not tf.io.gfile.isdir(outer):
+            own = os.path.join(scratch, f'archive-{number}')  # where each is unpacked
+            tf.io.gfile.makedirs(own)
+            for found in readers.walk(readers.Source(source.split, 0, outer, outer, '', ''), own):
+                if _wanted(found.name, inside):
+                    yield f'{outer}/{found.name}', found
+        elif tf.io.gfile.isdir(outer):
+            for name in readers.files(outer):
+                if is_treebank(name):
+                    yield name, readers.Found(name, name, 0, -1)
+        else:
+            yield outer, readers.Found(outer, outer, 0, -1)
+
+
+def _wanted(name: str, inside: str) -> bool:
+    """Whether a file of an archive is asked for: by its own name, by a pattern of names, or by a folder of it."""
+    within = inside.strip('/')
+    if name == within or (is_glob(within) and fnmatch.fnmatch(name, within)):
+        return True
+    return is_treebank(name) and (not within or name.startswith(f'{within}/')
+                                  or (is_glob(within) and fnmatch.fnmatch(name, f'{within}/*')))

@@ -1,0 +1,146 @@
+"""Schedules and update rules the papers use."""
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import tensorflow as tf
+from tensorflow import keras
+
+from keras_models import ModelError
+
+UNDECAYED = ('bias', 'a')
+
+
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """Vaswani et al. eq. (3): `factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)`.
+
+    `step` is the optimizer's count of finished updates, so the paper's step_num is `step + 1`.
+    """
+
+    def __init__(self, d_model: int, warmup_steps: int, factor: float = 1.0):
+        self.d_model, self.warmup_steps, self.factor = d_model, warmup_steps, factor
+
+    def __call__(self, step):
+        step_num = tf.cast(step, tf.float32) + 1.0
+        return self.factor * self.d_model ** -0.5 * tf.minimum(step_num ** -0.5, step_num * self.warmup_steps ** -1.5)
+
+    def get_config(self):
+        return {'d_model': self.d_model, 'warmup_steps': self.warmup_steps, 'factor': self.factor}
+
+
+@dataclasses.dataclass
+class Descent:
+    """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
+    divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations without `monitor`
+    falling by `min_delta`; the papers judged it by eye, so these three are ours."""
+    learning_rate: float = 0.01  # at the beginning
+    momentum: float = 0.9  # of gradient descent
+    weight_decay: float = 5e-4  # weight decay
+    factor: float = 10.0
+    max_drops: int = 3
+    monitor: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
+    patience: int = 5
+    min_delta: float = 1e-3
+
+
+def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
+    """The optimizer those keys describe. `spared`: layers whose weights do not decay either."""
+    c = config
+    return Momentum(Plateau(c.learning_rate, c.monitor, c.factor, c.max_drops, c.patience, c.min_delta), c.momentum, c.weight_decay,
+                    UNDECAYED + tuple(spared))
+
+
+class Plateau(keras.optimizers.schedules.LearningRateSchedule):
+    """Krizhevsky et al. 2012, section 5: the rate is divided by `factor` when the validation error stops improving.
+
+    Attributes:
+      state: a tf.Module with all it remembers as variables (`rate`, the `best` value seen, the validations `waited`
+        since then, how often it has `dropped`), for a checkpoint to hold.
+
+    Args:
+      monitor: the name of a validation result that is better when lower.
+      patience: drop after so many validations in a row with no value below the best one less `min_delta`.
+      max_drops: how often at most.
+    """
+
+    def __init__(self, rate: float, monitor: str, factor: float = 10.0, max_drops: int = 3, patience: int = 1,
+                 min_delta: float = 0.0):
+        self.rate, self.monitor, self.factor = rate, monitor, factor
+        self.max_drops, self.patience, self.min_delta = max_drops, patience, min_delta
+        self.state = tf.Module(name='plateau')
+        self.state.rate = tf.Variable(rate, trainable=False, dtype=tf.float32)
+        self.state.best = tf.Variable(float('inf'), trainable=False, dtype=tf.float64)
+        self.state.waited = tf.Variable(0, trainable=False)
+        self.state.dropped = tf.Variable(0, trainable=False)
+
+    def __call__(self, step):
+        del step
+        return tf.identity(self.state.rate)
+
+    def after_validation(self, results: dict[str, float]) -> None:
+        """Takes the results of a validation, name -> value.
+
+        Raises:
+          ModelError: the watched one is not among them.
+        """
+        if self.monitor not in results:
+            raise ModelError(f'model.monitor is {self.monitor!r}, and a validation gives {", ".join(sorted(results))}')
+        state, value = self.state, results[self.monitor]
+        if value < state.best.numpy() - self.min_delta:
+            state.best.assign(value)
+            state.waited.assign(0)
+            return
+        state.waited.assign_add(1)
+        if state.waited.numpy() >= self.patience and state.dropped.numpy() < self.max_drops:
+            state.dropped.assign_add(1)
+            state.waited.assign(0)
+            state.rate.assign(self.rate / self.factor ** int(state.dropped.numpy()))
+
+    def get_config(self):
+        return {'rate': self.rate, 'monitor': self.monitor, 'factor': self.factor, 'max_drops': self.max_drops,
+                'patience': self.patience, 'min_delta': self.min_delta}
+
+
+class Adam(keras.optimizers.Adam):
+    """Keras's Adam, the update of a variable in one kernel in place of a dozen."""
+
+    def update_step(self, gradient, variable):
+        index, step = self._index_dict[self._var_key(variable)], tf.cast(self.iterations + 1, variable.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle, m=self._momentums[index].handle, v=self._velocities[index].handle,
+            beta1_power=tf.pow(self.beta_1, step), beta2_power=tf.pow(self.beta_2, step),
+            lr=tf.cast(self.learning_rate, variable.dtype), beta1=self.beta_1, beta2=self.beta_2, epsilon=self.epsilon,
+            grad=gradient)
+
+
+class Momentum(keras.optimizers.SGD):
+    """Krizhevsky et al. 2012, section 5: v := momentum v - decay * rate * w - rate * gradient; w := w + v.
+
+    Keras's SGD has the rule but for the decay; Keras's own `weight_decay` would stay outside the velocity.
+
+    Attributes:
+      schedule: the `Plateau`, if the rate is one.
+
+    Args:
+      undecayed: decay leaves alone the variables named so: biases, and the slopes `a` of PReLU (He et al. 2015, 2.1).
+    """
+
+    def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,
+                 undecayed: Sequence[str] = UNDECAYED):
+        super().__init__(learning_rate, momentum)
+        self.decay, self.undecayed = decay, frozenset(undecayed)
+        if isinstance(learning_rate, Plateau):
+            self.schedule = learning_rate
+
+    def update_step(self, gradient, variable):
+        # A replica's variable is conv1/bias/replica_1:0.
+        if not self.undecayed.intersection(variable.name.split(':')[0].split('/')):
+            gradient = gradient + tf.cast(self.decay, gradient.dtype) * variable
+        # In one kernel, where Keras takes six.
+        velocity = self.momentums[self._index_dict[self._var_key(variable)]]
+        tf.raw_ops.ResourceApplyKerasMomentum(
+            var=variable.handle, accum=velocity.handle, lr=tf.cast(self.learning_rate, variable.dtype), grad=gradient,
+            momentum=tf.cast(self.momentum, variable.dtype))
+
+    def get_config(self):
+        return {**super().get_config(), 'decay': self.decay, 'undecayed': sorted(self.undecayed)}

@@ -1,0 +1,1 @@
+"""Networks as other engines take them."""

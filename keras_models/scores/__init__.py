@@ -1,0 +1,1 @@
+"""Published measures that compare images."""

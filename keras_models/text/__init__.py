@@ -1,0 +1,1 @@
+"""The Transformer after training: decoding, serving and attention maps."""

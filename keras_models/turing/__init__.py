@@ -1,0 +1,1 @@
+"""The learning machine at play: games, lessons and inference."""

@@ -1,0 +1,180 @@
+"""An educated machine as others ask it: a position in, a move and the memories that voted for it out; and its judge."""
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from keras_models import ModelError, reason
+from keras_models.learning_machine import NONE, Machines, favourites
+from keras_models.school import Config, check_game
+from keras_models.turing import games
+from keras_models.turing.lessons import mark, match, opponent, opponents
+
+GAMES = 1000  # played of each kind by a judge, every other one begun by the machine
+_FELT = ('pain', '', 'pleasure')
+
+
+@dataclasses.dataclass
+class Inference:
+    """`memories`: how many of the memories that voted an answer tells, the latest first."""
+    memories: int = 8
+
+    def describe(self) -> list[str]:
+        return [f'the choice with the most votes, and {self.memories} of the memories that voted']
+
+
+class Player(tf.Module):
+    """The exported machine. It learns nothing more, and so answers the same as often as it is asked.
+
+    Signatures, [n] strings each (`games.texts` says how a position is written):
+      serving_default: `position` -> `move`, empty if the game is over; `votes`, float32, for it; `memories`, strings
+        [n, memories], `position move: pleasure or pain (the indexes under which it was found)`, or empty.
+      tf_examples: `examples`, serialized tf.Examples with a feature `source`, the position -> the same.
+
+    Args:
+      machine: a population of one.
+    """
+
+    def __init__(self, machine: Machines, inference: Inference, jit: bool = False):
+        super().__init__()
+        self._machine, self._inference = machine, inference
+        self._moves = tf.constant([machine.game.name(move) for move in range(machine.game.moves)])
+        self._think = tf.function(self._thought, autograph=False, jit_compile=jit or None)
+        self.judged = tf.function(lambda board: self._think(board)[0], autograph=False,
+                                  input_signature=[tf.TensorSpec([None, machine.game.size], tf.int32)])
+
+    def signatures(self) -> dict:
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+
+    def _thought(self, board):
+        """The choice, int32 [n], its votes, and the moments that voted: times and outcomes [n, J, looked_up]."""
+        machine, rows = self._machine, tf.zeros_like(board[:, 0])
+        thought = machine.think(rows, board)
+        choice, _ = machine.decide(rows, favourites(thought.votes, machine.game.legal(board)), rows == 0)
+        keys = tf.gather(thought.keys, choice[:, None], axis=1, batch_dims=1)  # [n, 1, J]
+        times, outcomes = machine.recall(rows, tf.range(machine.FIRST, len(machine.indexes)), keys)
+        return choice, tf.gather(thought.votes, choice, axis=1, batch_dims=1), times[:, 0], outcomes[:, 0]
+
+    def _told(self, times, outcomes):
+        """Memories in words: strings [n, memories]."""
+        machine, n = self._machine, tf.shape(times)[0]
+        flat, felt = _latest(tf.reshape(times, [n, -1]), tf.reshape(times, [n, -1]), tf.reshape(outcomes, [n, -1]))
+        repeated = tf.concat([tf.fill([n, 1], False), flat[:, 1:] == flat[:, :-1]], 1)  # found under several indexes
+        flat = tf.where(repeated, NONE, flat)
+        time, felt = (part[:, :self._inference.memories] for part in _latest(flat, flat, felt))  # [n, memories]
+        there = time >= 0
+        found = tf.reduce_any(times[:, None] == time[..., None, None], -1)  # [n, memories, J]
+        names = tf.constant([f', {name}' for name in machine.indexes[machine.FIRST:]])
+        indexes = tf.strings.substr(tf.strings.reduce_join(tf.where(found, names, ''), -1), 2, -1)
+        scene, choice = machine.moment(tf.zeros_like(time), time, there)
+        words = tf.strings.join([machine.game.write(tf.cast(scene, tf.int32)), ' ', tf.gather(self._moves, choice),
+                                 ': ', tf.gather(tf.constant(_FELT), felt + 1), ' (', indexes, ')'])
+        return tf.where(there, words, '')
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'position')], autograph=False)
+    def serve(self, position):
+        board = self._machine.game.read(position)
+        choice, votes, times, outcomes = self._think(board)
+        over = self._machine.game.result(board)[0]
+        return {'move': tf.where(over, '', tf.gather(self._moves, choice)), 'votes': votes,
+                'memories': self._told(times, outcomes)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
+    def serve_examples(self, examples):
+        return self.serve(tf.io.parse_example(examples, {'source': tf.io.FixedLenFeature([], tf.string)})['source'])
+
+
+def _latest(times, *parts) -> list:
+    """Parts [n, m] in the order of times, the latest first."""
+    order = tf.argsort(times, direction='DESCENDING', stable=True)
+    return [tf.gather(part, order, axis=1, batch_dims=1) for part in parts]
+
+
+def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -> Iterator[dict]:
+    """Answers of an exported machine, in order: `answers`, the move alone, and `memories`; or `error`."""
+    del jit
+    for start in range(0, len(inputs), batch_size):
+        batch = inputs[start:start + batch_size]
+        try:
+            found = model.serve(tf.constant(batch))
+        except tf.errors.InvalidArgumentError as error:
+            if len(batch) > 1:  # which of them
+                yield from predict(model, batch, 1)
+            else:
+                yield {'answers': [''], 'memories': [], 'error': reason(error)}
+            continue
+        for move, memories in zip(found['move'].numpy(), found['memories'].numpy()):
+            yield {'answers': [move.decode()], 'memories': [text.decode() for text in memories if text]}
+
+
+def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
+    """The machine of the highest degree of education, alone, to be asked.
+
+    Raises:
+      ModelError: the data set is of another game.
+    """
+    check_game(config, assets.game, assets.options)
+    best = int(tf.argmax(nets['register'].degree))
+    return Player(nets['machines'].alone(best), inference, jit)
+
+
+class Scorer:
+    """An educated machine's degree of education on papers it was not chosen by, and how it fares in play.
+
+    Attributes: as those of `viton.judge.Scorer`.
+
+    Args:
+      networks: none, for no metric asks any.
+      config: the model's, whose game it is.
+    """
+    CORPUS = ('won_against_random', 'won_against_capturing', 'not_lost_to_perfect')
+    missing: dict[str, str] = {}
+    pictures: list[dict[str, bytes]] = []
+
+    def __init__(self, networks: dict[str, str], config):
+        if networks:
+            raise ModelError('evaluate.networks: no metric of a learning machine asks networks; leave it out.')
+        self._game = games.make(config.game, config.options or {})
+        self._metrics = {kind: mark(kind) for kind in opponents(self._game)}
+        self.names = (*self._metrics.values(), *(('best_move',) if 'perfect' in self._metrics else ()))
+        self._model: Any = None
+
+    def __call__(self, model, inputs: list[str], rows: list[dict]) -> list[dict]:
+        """Asks about positions. Returns of each whether the move is among the best, if anybody knows those."""
+        self._model = model
+        found = predict(model, inputs, len(inputs))
+        if 'best_move' not in self.names:
+            return [{} for _ in rows]
+        return [{'best_move': float(answer['answers'][0] in row['target'].split()) if row['target'] else math.nan}
+                for answer, row in zip(found, rows)]
+
+    def corpus(self) -> dict[str, float]:
+        """The games: half begun by the machine, all with learning off."""
+        return {name: self._played(kind) for kind, name in self._metrics.items()}
+
+    def _played(self, kind: str) -> float:
+        game = self._game
+
+        def half(first: bool, seed: int):
+            return match(game, lambda board, active, turn: self._model.judged(board),
+                         opponent(game, kind, tf.constant([seed, 1])),
+                         game.start(tf.constant([seed, 0]), GAMES // 2), tf.constant(first))
+        halves = tf.function(lambda: tf.concat([half(True, 1), half(False, 2)], 0), autograph=False)()
+        good = halves >= 0 if kind == 'perfect' else halves > 0
+        return float(tf.reduce_mean(tf.cast(good, tf.float32)))
+
+    def slices(self) -> list[dict]:
+        """None: positions are sliced by what the data set says of them."""
+        return []
+
+    def protocol(self) -> dict[str, str]:
+        """How each metric was computed."""
+        played = f'{GAMES:,} games, half begun by the machine, nothing learned in them'
+        words = {'won_against_random': f'share won against moves at random; {played}',
+                 'won_against_capturing': f'share won against a player who takes what he can; {played}',
+                 'not_lost_to_perfect': f'share won or drawn against perfect play, which takes any of its best moves; '
+                                        f'{played}',
+                 'best_move': 'share of positions in which the move is one of perfect play'}
+        return {name: words[name] for name in self.names}

@@ -1,0 +1,48 @@
+"""Games as tensors: thousands of boards at once, a row each, by plain functions that compile under XLA.
+
+A module has a frozen dataclass `Game`, whose fields are its parameters; in `n` games [n, …] all are as the player to
+move sees them: his own men 1, the other's -1, no man 0.
+
+- `moves`, `size`, `most_turns`: A, the number of choices; P, of numbers in a board; a bound of the turns of a game.
+- `start(seed, n)`: int32 [2] -> boards int32 [n, P], a function of the seed alone.
+- `legal(board)`: bool [n, A], all false once a game is over.
+- `play(board, move)`: with int32 [n] -> [n, P], as the other player sees it. A board that is over stays as it is; that
+  the move is legal is for the caller to see to.
+- `result(board)`: over, bool [n], and outcome, int32 [n]: 1 won, -1 lost, 0 drawn or not over.
+- `best(board)`: bool [n, A], the choices of perfect play, all that keep the board's value; none once a game is over.
+- `features`, `keys(board)`: the names of F indexes; int32 [n, A, F] from 0 to 2^31 - 1, where to look up each choice in
+  each index. The first is the whole position with the choice, the others are coarser, 'patterns of men on parts of' the
+  board (Turing). The key of an illegal choice means nothing.
+- `condition(board)`: int32 [n] from 0, the whole position without a choice.
+- `read(texts)`, `write(board)`: strings [n] -> boards and back, in a graph: `3 4 5` for Nim, else as `games.texts`.
+- `show(board)`, `name(move)`, `move(text)`: a board [P] for a terminal, a choice as a person types it, and back.
+"""
+import dataclasses
+
+from keras_models import ModelError
+from keras_models.turing.games import go, nim, noughts
+
+GAMES: dict[str, type] = {'nim': nim.Game, 'noughts': noughts.Game, 'go': go.Game}
+
+
+def make(name: str, options: dict | None = None):
+    """The `Game` of this name with these parameters.
+
+    Raises:
+      ModelError: there is no such game or option, or a value of the option that it cannot have.
+    """
+    if name not in GAMES:
+        raise ModelError(f'there is no game {name!r}; choose of {", ".join(GAMES)}')
+    defaults = {field.name: field.default for field in dataclasses.fields(GAMES[name])}
+    for key, value in (options or {}).items():
+        if key not in defaults:
+            known = f'its options are {", ".join(defaults)}' if defaults else 'it has none'
+            raise ModelError(f'the game {name!r} has no option {key!r}; {known}')
+        kind = type(defaults[key])
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise ModelError(f'the game {name!r}: {key} is {value!r}; give it as {kind.__name__}, '
+                             f'such as {defaults[key]!r}')
+    try:
+        return GAMES[name](**(options or {}))
+    except ValueError as error:
+        raise ModelError(f'the game {name!r}: {error}') from error

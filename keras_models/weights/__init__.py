@@ -1,0 +1,1 @@
+"""Readers of weight files, without the framework that wrote them."""

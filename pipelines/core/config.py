@@ -1,0 +1,373 @@
+"""One YAML file holds a whole run: data, input, model, inference, training, export, evaluation, push.
+
+The sections `data` and `model` belong to the modules they name (`data.module: data_prep.wmt`), whose dataclass
+`Config` gives their keys, as `input` belongs to the data's module (its `Input`: how records become batches) and
+`inference` to the model's (its `Inference`: how a trained model is asked); all others are below. Loading, overriding
+and locking are `official.modeling.hyperparams`; that library checks no types, so every value is checked here against
+its annotation. A file with `extends: NAME` holds only what differs from that one.
+"""
+import dataclasses
+import difflib
+import importlib.resources
+import os
+import re
+import types
+import typing
+from typing import Any, Literal
+
+import typeguard
+import yaml
+from official.modeling import hyperparams
+
+from data_prep import UserError
+from data_prep.core.protocol import DataSpec
+from keras_models.protocol import ModelSpec
+from pipelines.core import roles
+
+DEFAULT = 'demo_translation'
+_LARGEST_FILE = 1 << 20  # bytes
+_LARGEST = 2 ** 31 - 1  # of whole numbers: batches and seeds are of 32 bits
+
+
+@dataclasses.dataclass
+class TrainConfig:
+    """`jit: auto` compiles with XLA on GPU and TPU, and on a CPU what was measured to be faster (`pipelines/training/jit.py`).
+    `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and updates in float32. With
+    `gradient_accumulation_steps` a batch is taken in so many parts and its summed gradients applied once: the same
+    update in less memory, but for batch normalisation, which knows a part only. The same is that of `rematerialise`,
+    which computes most of the forward pass again for the backward pass instead of keeping it. `dense_layers:
+    one_device` keeps those of an image net on the first of several devices (`pipelines/training/hybrid_parallel.py`). `init_from` names
+    weights to start from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; of a list
+    each gives the networks it holds.
+    """
+    steps: int = 100000  # updates of the weights; 0 exports those of `init_from` as they are
+    init_from: str | list[str] = ''
+    # how replicas are distributed; the flag --strategy sets it
+    strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
+    tpu: str = ''  # address of the TPU; local on a TPU VM
+    jit: bool | Literal['auto'] = 'auto'
+    precision: Literal['float32', 'bfloat16'] = 'float32'
+    gradient_accumulation_steps: int = 1
+    rematerialise: bool = False
+    dense_layers: Literal['every_device', 'one_device'] = 'every_device'
+    log_every: int = 50  # steps from one printed loss to the next
+    checkpoint_every: int = 1000  # steps from one checkpoint to the next
+    validate_every: int = 1000  # steps from one validation to the next
+    keep_checkpoints: int = 5  # newest checkpoints that stay on disk
+    average_checkpoints: int = 5  # newest checkpoints whose mean is exported; 1 averages none
+
+
+@dataclasses.dataclass
+class ExportConfig:
+    """`jit: false` is what an unmodified TensorFlow Serving can load."""
+    jit: bool = False
+    warmup_requests: int = 4  # requests from the validation split that a server plays before it answers
+
+
+@dataclasses.dataclass
+class EvaluateConfig:
+    """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
+
+    No threshold at all means no blessing. `networks`: files of published weights that metrics ask for, by their names
+    there; a metric that lacks one is left out.
+    """
+    split: str = 'test'  # which split the gate judges by
+    batch_size: int = 64  # examples predicted at once
+    slices: list[str] = dataclasses.field(default_factory=list)  # features by which metrics are split, as kind
+    networks: dict[str, str] = dataclasses.field(default_factory=dict)
+    # what blessing takes, as {bleu: {min: 20}}
+    thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class InfraValidateConfig:
+    """How long a fresh process may take to load the model and answer its warm-up requests."""
+    max_seconds: int = 120  # to load the model and answer in a fresh process
+
+
+@dataclasses.dataclass
+class PushConfig:
+    """`destination` is the folder serving watches; empty: `serving/<name>` in the pipeline root."""
+    destination: str = ''
+
+
+_SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
+                              'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
+_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'drops')
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A resolved configuration. `data`, `input`, `model` and `inference` are instances of their modules' own classes.
+
+    Attributes:
+      is_demo: whether stages make what is missing before them on the way; no file inherits it.
+      source: the file it came from.
+      data_spec, model_spec: what the modules of data and model offer.
+      values: the same as plain nested dicts, for fingerprints, lineage and `--explain`.
+    """
+    name: str
+    seed: int
+    is_demo: bool
+    data: Any
+    input: Any
+    model: Any
+    inference: Any
+    train: TrainConfig
+    export: ExportConfig
+    evaluate: EvaluateConfig
+    infra_validate: InfraValidateConfig
+    push: PushConfig
+    source: str
+    values: dict
+    data_spec: DataSpec
+    model_spec: ModelSpec
+
+    @property
+    def makes_its_data(self) -> bool:
+        """Whether nothing has to be fetched to prepare it."""
+        return not any(self.data.files(split) for split in self.data_spec.splits)
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, except that 1e-9 is a number (YAML 1.1 wants 1.0e-9), that no value is written once and taken many
+    times, which a few lines could do to a billion, and that no text holds what no path can."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f'aliases (*name) are not read; write the value out{self.peek_event().start_mark}')
+        return super().compose_node(parent, index)
+
+    def construct_scalar(self, node):
+        value = super().construct_scalar(node)
+        if re.search('[\0\ud800-\udfff]', value):
+            raise yaml.YAMLError(f'a zero or half a character in a text{node.start_mark}')
+        return value
+
+
+_Loader.add_implicit_resolver('tag:yaml.org,2002:float', re.compile(r'^[-+]?\d+(\.\d*)?[eE][-+]?\d+$'),
+                              list('-+0123456789'))
+
+
+def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Config:
+    """Reads a configuration.
+
+    Args:
+      path: a YAML file, or the name of one that ships with the project; None is the demo.
+      overrides: `section.key=value` strings, the value in YAML.
+
+    Returns:
+      The resolved, locked configuration.
+
+    Raises:
+      UserError: no such file, not YAML, an unknown key or a value of the wrong type: named with its place.
+    """
+    source, raw = _read(path or DEFAULT)
+    for override in overrides:
+        _apply(raw, override)
+    where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
+    specs = {section: _spec(where, raw, section) for section in roles.PACKAGES}
+    data, model = specs['data'], specs['model']
+    if data.task not in model.tasks:
+        raise UserError(f'{where}: data.module: {data.name} prepares data for the task {data.task}, and '
+                        f'{model.name} is for {" and ".join(model.tasks)}; choose another data.module or model.module.')
+    owned = {'data': data.config, 'input': data.input, 'model': model.config, 'inference': model.inference}
+    template = _template(specs, owned, {section: raw.get(section) or {} for section in specs})
+    _check(where, raw, template, '')
+    _empty_lists(template, raw)
+    template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
+    for field in dataclasses.fields(model.config):  # an empty model key follows the data's of the same name
+        for section in (template.data, template.input):
+            if getattr(template.model, field.name) is None and hasattr(section, field.name):
+                template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
+    least = getattr(template.data, 'vocab_size', 0)
+    if hasattr(template.model, 'vocab_size') and template.model.vocab_size < least:
+        raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is less than data.vocab_size '
+                        f'{template.data.vocab_size}; leave it out to take the data\'s.')
+    template.lock()
+    values = template.as_dict()
+    if values['name'] in ('', '.', '..') or '/' in values['name']:
+        raise UserError(f'{where}: name must be that of a folder; it is {values["name"]!r}.')
+    sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
+    for section, cls in owned.items():
+        keys = {key: value for key, value in values[section].items() if key != 'module'}
+        try:
+            sections[section] = cls(**keys)
+        except (ValueError, ArithmeticError) as error:
+            raise UserError(f'{where}: {section}: {error}') from error
+    return Config(name=values['name'], seed=values['seed'], is_demo=values['is_demo'], source=source, values=values,
+                  data_spec=data, model_spec=model, **sections)
+
+
+def empty_keys(config: Config) -> list[str]:
+    """The model's keys that only a prepared data set can fill, see `with_data_set`."""
+    return [field.name for field in dataclasses.fields(config.model) if getattr(config.model, field.name) is None]
+
+
+def with_data_set(config: Config, manifest: dict) -> Config:
+    """The configuration once its data set is known: model keys still empty take what the manifest says of them.
+
+    Raises:
+      UserError: the data set holds more than the model was told of, as more classes.
+    """
+    told, where = manifest.get('model', {}), f'{config.source}: model'
+    for key, value in told.items():
+        own = getattr(config.model, key, None)
+        if own is not None and own < value:
+            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set; leave it out to take '
+                            'those.')
+    empty = {key: value for key, value in told.items() if getattr(config.model, key, 0) is None}
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
+
+
+def _read(path: str, children: tuple[str, ...] = ()) -> tuple[str, dict]:
+    """The file a name stands for, and its values over those of the one it extends."""
+    shipped = importlib.resources.files('configs')
+    source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
+    own = os.path.join(str(shipped), os.path.basename(source))
+    if not os.path.exists(source) and os.path.isfile(own) and os.path.dirname(source) in ('', 'configs'):
+        source = own
+    if not os.path.exists(source):
+        names = sorted(file.name.removesuffix('.yaml') for file in shipped.iterdir() if file.name.endswith('.yaml'))
+        where = f'{children[-1]}: extends: ' if children else ''
+        raise UserError(f'{where}There is no configuration {path!r}; give a YAML file or one of: {", ".join(names)}.')
+    raw = _yaml(_text(source), f'{source} is not YAML')
+    if not isinstance(raw, dict):
+        raise UserError(f'{source} must hold `key: value` sections; it holds {type(raw).__name__}.')
+    raw.setdefault('name', os.path.basename(source).rsplit('.', 1)[0])
+    raw.setdefault('is_demo', False)
+    parent = raw.pop('extends', None)
+    if parent is None:
+        return source, raw
+    if not isinstance(parent, str) or len(children) > 9:
+        raise UserError(f'{source}: extends must name another configuration, and not itself; it is {parent!r}.')
+    beside = os.path.join(os.path.dirname(source), parent)
+    return source, _merge(_read(beside if os.path.exists(beside) else parent, (*children, source))[1], raw)
+
+
+def _merge(parent: dict, child: dict) -> dict:
+    """The child's values over the parent's, section by section."""
+    both = {key: _merge(parent[key], value) if isinstance(value, dict) and isinstance(parent.get(key), dict) else value
+            for key, value in child.items()}
+    return {**parent, **both}
+
+
+def _yaml(text: str, wrong: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except Exception as error:  # a number too long, a date that is none, brackets in brackets: each another kind
+        raise UserError(f'{wrong}: {" ".join(str(error).split())}') from error
+
+
+def _text(path: str) -> str:
+    if os.path.getsize(path) > _LARGEST_FILE:
+        raise UserError(f'{path} is over {_LARGEST_FILE:,} bytes, and no configuration.')
+    try:
+        with open(path, encoding='utf-8') as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise UserError(f'{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.') from error
+
+
+def _apply(raw: dict, override: str) -> None:
+    key, equals, text = override.partition('=')
+    if not equals or not all(key.split('.')):
+        raise UserError(f'--set {override}: write section.key=value, for example --set train.steps=100.')
+    value = _yaml(text, f'--set {override}: {text!r} is not a YAML value')
+    *sections, last = key.split('.')
+    for section in sections:
+        raw = raw.setdefault(section, {})
+        if not isinstance(raw, dict):
+            raise UserError(f'--set {override}: {section!r} holds a value, not keys.')
+    raw[last] = value
+
+
+def _spec(where: str, raw: dict, section: str) -> Any:
+    """What the module of a section offers."""
+    given = raw.get(section) or {}
+    name: Any = given.get('module') if isinstance(given, dict) else None
+    try:
+        return {'data': roles.data, 'model': roles.model}[section](name)
+    except UserError as error:
+        raise UserError(f'{where}: {error}') from error
+
+
+def _template(specs: dict, owned: dict[str, type], raw: dict[str, dict]) -> hyperparams.Config:
+    """All defaults as one hyperparams.Config, a module's preset applied before the file's own values."""
+    fields = [('name', str, ''), ('seed', int, 1), ('is_demo', bool, False)]
+    sections, presets = owned | _SECTIONS, {}
+    for section, spec in specs.items():
+        sections[section] = dataclasses.make_dataclass(section, [('module', str, spec.name)], bases=(spec.config,))
+    known, default = specs['model'].presets, {field.name: field.default for field in dataclasses.fields(owned['model'])}
+    preset = raw['model'].get('preset', default.get('preset'))
+    presets['model'] = known.get(preset, {}) if isinstance(preset, str) else {}
+    for section, cls in sections.items():
+        params: Any = dataclasses.dataclass(type(section, (cls, hyperparams.Config), {'__post_init__': _post_init}))
+        fields.append((section, params, dataclasses.field(default_factory=params)))
+    template = dataclasses.make_dataclass('Experiment', fields, bases=(hyperparams.Config,))()
+    template.override(presets, is_strict=True)
+    return template
+
+
+def _post_init(self, default_params=None, restrictions=None):
+    hyperparams.Config.__post_init__(self, default_params, restrictions)
+
+
+def _empty_lists(template: hyperparams.Config, raw: dict) -> None:
+    """Empties the lists that `raw` gives: hyperparams would merge one of dictionaries, item by item, into a
+    default that happens to be as long."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            if isinstance(inner := getattr(template, key, None), hyperparams.Config):
+                _empty_lists(inner, value)
+        elif isinstance(value, list) and hasattr(template, key):
+            setattr(template, key, [])
+
+
+def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> None:
+    """Refuses unknown keys and values of the wrong type, by name."""
+    hints = {key: value for key, value in typing.get_type_hints(type(template)).items()
+             if key not in ('default_params', 'restrictions')}
+    for key, value in raw.items():
+        name = f'{prefix}{key}'
+        if key not in hints:
+            close = difflib.get_close_matches(str(key), hints, n=1)
+            hint = f'did you mean {prefix}{close[0]}?' if close else f'known are: {", ".join(sorted(hints))}.'
+            raise UserError(f'{where}: unknown key {name}; {hint}')
+        inner = getattr(template, key)
+        if isinstance(hints[key], type) and issubclass(hints[key], hyperparams.Config):
+            if not isinstance(value, dict):
+                raise UserError(f'{where}: {name} is a section and needs `key: value` lines; it is {value!r}.')
+            _check(where, value, inner, f'{name}.')
+        else:
+            _check_value(where, name, value, hints[key])
+
+
+def _check_value(where: str, name: str, value, hint) -> None:
+    bool_as_number = isinstance(value, bool) and bool not in (hint, *typing.get_args(hint))
+    try:
+        if bool_as_number:
+            raise TypeError
+        # Of `A | B` this typeguard knows nothing, and would take anything for one.
+        union = isinstance(hint, types.UnionType)
+        typeguard.check_type(name, value, typing.Union[typing.get_args(hint)] if union else hint)  # noqa: UP007
+    except TypeError as error:
+        expected = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+        expected = expected.replace('typing.', '')
+        raise UserError(f'{where}: {name} must be {expected}; it is {value!r}.') from error
+    _check_keys(where, name, value)
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, int | float) and not abs(number) <= (_LARGEST if isinstance(number, int) else 1e38):
+            raise UserError(f'{where}: {name} must be a number up to {_LARGEST:,} or 1e38; it is {number}.')
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        may_be_zero = isinstance(value, float) or hint is float or name.split('.')[-1] in _MAY_BE_ZERO
+        if value < 0 or (value == 0 and not may_be_zero):
+            raise UserError(f'{where}: {name} must be {"0 or more" if may_be_zero else "more than 0"}; it is {value}.')
+
+
+def _check_keys(where: str, name: str, value) -> None:
+    """hyperparams keeps the keys of a dictionary beside its own attributes, which none may be."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if key.startswith('_') or hasattr(hyperparams.Config, key):
+            raise UserError(f'{where}: {name}.{key}: nothing here can have that name.')
+        _check_keys(where, f'{name}.{key}', inner)

@@ -1,0 +1,68 @@
+"""What `--explain` prints: the resolved configuration, and what the model is and costs."""
+import sys
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
+
+from pipelines.core import config as configs
+from pipelines.core.config import Config
+
+
+def show(config: Config) -> None:
+    """Prints the configuration as YAML, the model's size and cost, and where its presets differ.
+
+    What a model module does not offer (`parameters`, `flops_per_unit`, `presets`) is left out.
+    """
+    print(yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True))
+    console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 110)
+    tables = [('Model', ('', ''), costs(config)), ('Presets', *presets(config))]
+    if not configs.empty_keys(config) and (
+            found := config.model_spec.table(config.model)):
+        tables.append(('The paper\'s variations', *found))
+    for title, header, rows in tables:
+        if rows:
+            console.print(_table(console, title, header, rows))
+
+
+def costs(config: Config) -> list[tuple[str, str]]:
+    """Size and cost of the model, as far as its module counts them."""
+    module, rows, empty = config.model_spec, [], configs.empty_keys(config)
+    if empty:
+        return [('parameters', f'known once the data set is prepared, which tells model.{", model.".join(empty)}')]
+    if module.parameters:
+        rows.append(('parameters', f'{module.parameters(config.model):,}'))
+    if module.flops_per_unit:
+        flops, units = module.flops_per_unit(config.model), config.input.tokens or config.input.rows
+        rows += [(f'training operations per {module.unit.removesuffix("s")}', f'{flops:,}'),
+                 ('in the whole run, padding included' if config.input.tokens else 'in the whole run',
+                  f'about {config.train.steps * units * flops:.2g} '
+                  f'({config.train.steps:,} steps of {units:,} {module.unit})')]
+    return rows
+
+
+def presets(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The keys some preset changes: header and rows of key, its value in every preset, and this run's.
+
+    A model of several networks says by `preset_values` what their presets change.
+    """
+    this_run = f'this run ({getattr(config.model, "preset", "")})'
+    if config.model_spec.preset_values and not configs.empty_keys(config):
+        *values, own = config.model_spec.preset_values(config.model).items()
+        return (('key', *(preset for preset, _ in values), this_run),
+                [(key, *(str(each[key]) for _, each in values), str(value)) for key, value in own[1].items()])
+    known = config.model_spec.presets
+    keys = dict.fromkeys(key for values in known.values() for key in values)
+    default = type(config.model)  # a dataclass keeps its defaults as class attributes
+    rows = [(key, *(str(values.get(key, getattr(default, key, ''))) for values in known.values()),
+             str(getattr(config.model, key))) for key in keys]
+    return ('key', *known, this_run), rows
+
+
+def _table(console: Console, title: str, header, rows) -> Table:
+    table = Table(Column(header[0], no_wrap=True), *header[1:], title=title, title_justify='left',
+                  show_header=any(header), box=box.SIMPLE if console.is_terminal else None)
+    for row in rows:
+        table.add_row(*row)
+    return table

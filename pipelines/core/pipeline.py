@@ -1,0 +1,226 @@
+"""The frame around every stage: look up, skip or execute, rename into place, publish."""
+import contextlib
+import fcntl
+import hashlib
+import os
+import shlex
+import time
+
+import tensorflow as tf
+import yaml
+
+from data_prep import UserError
+from data_prep.core import records
+from pipelines.core import artifacts, roles
+from pipelines.core import config as configs
+from pipelines.core.artifacts import Artifact
+from pipelines.core.config import Config
+from pipelines.core.stage import STAGES, Context, Stage, get
+
+
+class Pipeline:
+    """One configuration under one root.
+
+    On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at once,
+    and `<root>/metadata.sqlite` (in an object store a copy, for other machines, of the one in `runs/<name>`).
+    Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which
+    is how training resumes.
+
+    Args:
+      config: the resolved configuration.
+      root: where artifacts go; any path TensorFlow can write.
+      argv: flags passed on to Beam.
+      flags: what the user gave of --config, --set and --pipeline_root, for the commands named in messages.
+    """
+
+    def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
+        self.config, self.root, self.argv = config, root, argv
+        # SQLite cannot lie in an object store; the artifacts can.
+        self.metadata_path = os.path.join(root, artifacts.STORE) if '://' not in root else os.path.join(
+            'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
+        self._flags = flags or []
+        self._metadata: artifacts.Metadata | None = None
+        self._results: dict[str, dict[str, Artifact]] = {}
+        self.skipped: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def metadata(self) -> artifacts.Metadata:
+        if self._metadata is None:
+            os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
+            if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
+                tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
+            self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
+        return self._metadata
+
+    @property
+    def _metadata_copy(self) -> str:
+        return os.path.join(self.root, artifacts.STORE)
+
+    def command(self, stage: str) -> str:
+        return shlex.join(['python', '-m', f'pipelines.{stage}', *self._flags])
+
+    def run(self, stage: Stage) -> dict[str, Artifact]:
+        """Executes a stage, or skips it when nothing it depends on has changed.
+
+        Returns:
+          Its outputs by key; none where this process follows another, which records them.
+        """
+        stage.check(self.config)
+        inputs = self._inputs(stage)
+        fingerprint = self._fingerprint(stage, inputs)
+        cached = self._cached(stage, fingerprint)
+        if cached is not None:
+            print(f'{stage.name}: nothing it depends on has changed since {_place(cached)}; skipped.', flush=True)
+            self.skipped.append(stage.name)
+        else:
+            started = time.monotonic()
+            cached = self._make(stage, inputs, fingerprint)
+            self.seconds[stage.name] = time.monotonic() - started
+        self._results[stage.name] = cached
+        return cached
+
+    def outputs(self, name: str) -> dict[str, Artifact]:
+        """A stage's outputs for this configuration; a demo's missing ones are made on the way.
+
+        Raises:
+          UserError: they are missing, naming the command that makes them.
+        """
+        if name in self._results:
+            return self._results[name]
+        stage = get(name, self.config)
+        if self.config.is_demo or (name == 'prepare' and self.config.makes_its_data):
+            return self.run(stage)
+        for need in stage.needs:
+            self.outputs(need)
+        if not self.finished(name):
+            raise UserError(f'{self.root} has no finished {name} for this configuration; '
+                            f'run `{self.command(stage.name)}` first.')
+        return self._results[name]
+
+    def finished(self, name: str) -> bool:
+        """Whether a stage and all before it are done for this configuration; then `outputs` has what they left."""
+        stage = get(name, self.config)
+        if name not in self._results and all(self.finished(need) for need in stage.needs):
+            found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
+            if found is not None:
+                self._results[name] = found
+        return name in self._results
+
+    def _inputs(self, stage: Stage) -> dict[str, Artifact]:
+        return {key: artifact for need in stage.needs for key, artifact in self.outputs(need).items()}
+
+    def _fingerprint(self, stage: Stage, inputs: dict[str, Artifact]) -> str:
+        values = self.config.values
+        return artifacts.sha256({
+            'stage': stage.name, 'seed': values['seed'] if stage.seeded else None,
+            'sections': {name: values[name] for name in stage.sections},
+            'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.extra_inputs(self)})
+
+    def _source(self, stage: Stage) -> str:
+        return artifacts.source_hash([stage.module, *roles.sources(self.config, stage.roles)])
+
+    def _cached(self, stage: Stage, fingerprint: str) -> dict[str, Artifact] | None:
+        source = self._source(stage)
+        for _, made_by, outputs in self.metadata.completed(stage.name, fingerprint):
+            whole = all(tf.io.gfile.exists(artifact.uri) for artifact in outputs.values())
+            if made_by == source and whole and stage.is_up_to_date(outputs):
+                return outputs
+        return None
+
+    def _make(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str) -> dict[str, Artifact]:
+        partial = os.path.join(self.root, stage.name, f'.partial-{fingerprint[:16]}')
+        if stage.is_worker(self.config):
+            stage.execute(self._context(stage, inputs, partial))
+            return {}
+        if any(get(name, self.config).is_worker(self.config) for name in STAGES):
+            raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
+                            f'make; run `{self.command(stage.name)}` on one machine first.')
+        with _locked(partial, stage.name):
+            for execution in self.metadata.unrecorded(stage.name, fingerprint):
+                final = os.path.join(self.root, stage.name, str(execution))
+                if tf.io.gfile.exists(final) and not tf.io.gfile.exists(partial):
+                    _move(final, partial)  # it was killed after its rename and before its record
+            return self._execute(stage, inputs, fingerprint, partial)
+
+    def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:
+        print(f'{stage.name}: started.', flush=True)
+        outputs = {key: os.path.join(partial, key) for key in stage.outputs}
+        for folder in outputs.values():
+            tf.io.gfile.makedirs(folder)
+        config = self.config
+        if 'examples' in inputs:
+            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri))
+        return Context(config, inputs, outputs, self.argv, {}, self)
+
+    def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
+                 partial: str) -> dict[str, Artifact]:
+        context = self._context(stage, inputs, partial)
+        outputs = context.outputs
+        execution = self.metadata.begin(stage.name, fingerprint, self._source(stage),
+                                        yaml.safe_dump(self.config.values, sort_keys=False))
+        try:
+            stage.execute(context)
+            digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
+            final = os.path.join(self.root, stage.name, str(execution.id))
+            while tf.io.gfile.exists(final):  # the metadata was removed, the artifacts were not: nothing is overwritten
+                final += '+'
+            _move(partial, final)
+            try:
+                self.metadata.publish(execution, inputs.values(), {
+                    key: (stage.outputs[key], os.path.join(final, key), digests[key]) for key in stage.outputs},
+                    context.properties)
+            except BaseException:
+                _move(final, partial)  # nothing knows of it yet: the next run must find the work where it looks
+                raise
+        except BaseException:
+            self.metadata.fail(execution)
+            raise
+        if self.metadata_path != self._metadata_copy:
+            tf.io.gfile.copy(self.metadata_path, self._metadata_copy, overwrite=True)
+        return self.metadata.completed(stage.name, fingerprint)[0][2]
+
+
+@contextlib.contextmanager
+def _locked(partial: str, stage: str):
+    """Holds the lock of one piece of work as long as this process lives; an object store has none.
+
+    Raises:
+      UserError: another process is doing the same work now.
+    """
+    if '://' in partial:
+        yield
+        return
+    os.makedirs(os.path.dirname(partial), exist_ok=True)
+    # Never removed: a lock on a name that can vanish can be held twice.
+    with open(partial.replace('.partial-', '.lock-'), 'w') as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f'Another process is running {stage} with this configuration in the same pipeline root; '
+                            'wait for it, stop it, or give another --pipeline_root.') from error
+        yield
+
+
+def _move(source: str, target: str) -> None:
+    """Renames a folder; file by file in an object store, where what counts as finished is told by the metadata."""
+    if '://' not in source:
+        os.rename(source, target)
+        return
+    for directory, _, files in tf.io.gfile.walk(source):
+        for file in files:
+            path = os.path.join(directory, file)
+            tf.io.gfile.copy(path, os.path.join(target, os.path.relpath(path, source)))
+    tf.io.gfile.rmtree(source)
+
+
+def fresh(folder: str) -> str:
+    """Empties a stage's output folder: for stages that start over rather than resume."""
+    if tf.io.gfile.exists(folder):
+        tf.io.gfile.rmtree(folder)
+    tf.io.gfile.makedirs(folder)
+    return folder
+
+
+def _place(outputs: dict[str, Artifact]) -> str:
+    return os.path.dirname(next(iter(outputs.values())).uri)

@@ -1,0 +1,1 @@
+"""Where Beam jobs run."""

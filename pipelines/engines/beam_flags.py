@@ -1,0 +1,83 @@
+"""Beam's flags: what neither a stage nor Beam knows, and what its runner could not start with, before any work."""
+import contextlib
+import difflib
+import io
+import socket
+from collections.abc import Collection
+
+from data_prep import UserError
+from pipelines.engines import dataflow
+
+
+def check(flags: list[str], root: str | None, known: Collection[str]) -> list[str]:
+    """Refuses at once, and all together, what neither a stage nor Beam knows and what its runner could not start with.
+
+    Args:
+      flags: Beam's.
+      root: --pipeline_root, if given.
+      known: the names of the command's own flags, which a misspelt one may have meant.
+
+    Returns:
+      The flags, completed for the runner.
+
+    Raises:
+      UserError: names every flag at fault.
+    """
+    options = dataflow.read(flags)
+    found = _beam_problems(flags, known, check_runner=options is None)
+    if options:
+        found += dataflow.problems(options, root)
+    if found:
+        raise UserError('; '.join(found) + ('' if found[-1].endswith('?') else '.'))
+    return dataflow.complete(flags, options) if options else flags
+
+
+def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -> list[str]:
+    """What Beam would drop with a warning, or fail over with a traceback, in words."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+    if not flags[0].startswith('-'):
+        return [f'{flags[0]!r} is no flag; --help lists those of this command']
+    if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # of `pipelines.run`, say
+        return ['--dry_run is a flag of `python -m pipelines.prepare` alone']
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            options = PipelineOptions(flags)
+            known = options.get_all_options()
+        except SystemExit:  # argparse's: no value where there must be one, or one of the wrong type
+            return [said.getvalue().rsplit('error: ', 1)[-1].removeprefix('argument ').strip()]
+        unknown = sorted(set(options.get_all_options(retain_unknown_options=True)) - set(known))
+    every = {*known, *own}
+    close = {name: difflib.get_close_matches(name, every, n=1) for name in unknown}
+    found = [f'there is no flag --{name}, neither here nor in Beam' + (f'; did you mean --{near[0]}?' if near else '')
+             for name, near in close.items()]
+    return found or (_runner_problems(options) if check_runner else [])
+
+
+def _runner_problems(options) -> list[str]:
+    from apache_beam.options.pipeline_options import PortableOptions, StandardOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners import create_runner
+    name = options.view_as(StandardOptions).runner or 'DirectRunner'
+    try:
+        runner = create_runner(name)
+    except (ValueError, ImportError, AttributeError):
+        near = difflib.get_close_matches(name, StandardOptions.KNOWN_RUNNER_NAMES, n=1)
+        return [f'there is no --runner {name}' + (f'; did you mean {near[0]}?' if near else '')]
+    found = [error.strip().rstrip('.') for error in PipelineOptionsValidator(options, runner).validate()]
+    if type(runner).__name__ == 'PortableRunner':
+        found += _job_service_problems(options.view_as(PortableOptions).job_endpoint)
+    return found
+
+
+def _job_service_problems(endpoint: str | None) -> list[str]:
+    """Beam waits minutes for a job service that is not there, then fails with a traceback."""
+    if endpoint == 'embed':
+        return []
+    host, _, port = (endpoint or '').rpartition(':')
+    if not host or not port.isdigit():
+        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, where a Beam job service listens']
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        return [f'--job_endpoint {endpoint}: no job service answers there ({error})']
+    return []

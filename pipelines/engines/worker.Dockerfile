@@ -1,0 +1,28 @@
+# syntax=docker/dockerfile:1
+# A worker of the Beam jobs, with all it needs inside: without it every Dataflow worker installs TensorFlow as it starts.
+# From the checkout's folder (this file lies with the jobs it serves; the context is the whole package):
+#
+#   docker build --file pipelines/engines/worker.Dockerfile --tag IMAGE . && docker push IMAGE
+#
+# Beam's version must be that of whoever submits, and Python's too; a test compares both with requirements.lock.
+ARG BEAM_VERSION=2.72.0
+FROM apache/beam_python3.11_sdk:${BEAM_VERSION} AS beam
+
+FROM python:3.11 AS build
+WORKDIR /landmark
+COPY requirements.lock setup.py README.md ./
+COPY configs configs
+COPY data_prep data_prep
+COPY keras_models keras_models
+COPY pipelines pipelines
+# The core requirement only: training is an extra. Not into a virtual environment: Beam's boot makes one of its own,
+# which sees the interpreter's packages and no other environment's. The versions without their hashes: pip would want
+# one of this folder too.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    grep -o '^[^ #]*==[^ ]*' requirements.lock > versions.txt && \
+    pip install --prefix=/installed --ignore-installed --constraint versions.txt .
+
+FROM python:3.11-slim
+COPY --from=build /installed /usr/local
+COPY --from=beam /opt/apache/beam /opt/apache/beam
+ENTRYPOINT ["/opt/apache/beam/boot"]

@@ -1,0 +1,229 @@
+"""What an evaluation leaves to read: `report.html`, one page that needs no network, and `model_card.md`.
+
+A section appears when what it shows exists, so the same page serves models of text and of images. Numbers are
+those the stages found; the page adds none of its own but counts and quantiles.
+"""
+import collections
+import datetime
+import importlib.metadata
+import math
+import os
+import platform
+import re
+import shlex
+from typing import Any
+
+import jinja2
+import tensorflow as tf
+import yaml
+from markupsafe import Markup
+
+from data_prep import UserError
+from data_prep.core import records
+from pipelines.core import config as configs
+from pipelines.core.stage import Context
+from pipelines.evaluation import metrics, scorers
+from pipelines.reporting import answers, data_section, figures, strips
+
+LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
+            'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
+# Of a run that recorded nothing.
+_NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
+                  'notes': []}
+_ERRORS = re.compile('error$|l1|lpips|fid')  # metrics of which less is better
+_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
+
+
+def write(folder: str, context: Context) -> str:
+    """Writes report and model card of an evaluation.
+
+    Args:
+      folder: where to.
+      context: the evaluate stage's, with its `properties` filled in and its predictions written.
+
+    Returns:
+      The path of `report.html`.
+    """
+    templates, facts = environment(), gather(context)
+    for name in ('model_card.md', 'report.html'):
+        text = templates.get_template(f'{name}.j2').render(facts)
+        records.write_atomically(os.path.join(folder, name), text.encode())
+    return os.path.join(folder, 'report.html')
+
+
+def environment() -> jinja2.Environment:
+    """The templates of all pages."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader('pipelines.reporting'), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=jinja2.select_autoescape(('html.j2',), default=False))  # what is shown came with the data
+    made.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)
+    return made
+
+
+def gather(context: Context) -> dict[str, Any]:
+    """Everything the templates show, by the names they use."""
+    config, found, run = context.config, context.properties, context.inputs['model_run']
+    manifest = records.read_manifest(context.inputs['examples'].uri)
+    rows = answers.read(os.path.join(context.outputs['evaluation'], 'predictions.tfrecord'))
+    tensorboard = os.path.join(run.uri, 'tensorboard')
+    return {
+        'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
+        'run': {**_NOTHING, **run.properties},
+        'date': datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
+        'paper': config.model_spec.title,
+        'verdict': 'BLESSED' if found['blessed'] else 'NOT_BLESSED',
+        'reasons': list(dict.fromkeys(found['reasons'])),
+        'metrics': _metrics(config, found), 'slices': _slices(config, found['metrics'], rows),
+        'answers': answers.choose(rows, config.evaluate.slices, config.seed),
+        'figures': _figures(curves(tensorboard), run.properties.get('resumed_at', 0)),
+        'training': _training(config, run.properties),
+        'strips': strips.strips(tensorboard),
+        'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
+        'asked': config.inference.describe(), 'worst': scorers.names(config)[-1],
+        **data_section.gather(context, manifest),
+        'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
+        'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
+        'lineage': {key: (artifact, os.path.relpath(artifact.uri, context.pipeline.root))
+                    for key, artifact in context.inputs.items()},
+        'versions': _versions(), 'command': command(context), 'tensorboard': shlex.quote(tensorboard),
+        'yaml': yaml.safe_dump(config.values, sort_keys=False, allow_unicode=True),
+    }
+
+
+def curves(tensorboard_dir: str) -> dict[str, list[tuple[int, float]]]:
+    """Scalars of a TensorBoard directory.
+
+    Args:
+      tensorboard_dir: the event files' folder; a missing or empty one has no curves.
+
+    Returns:
+      Tag -> (step, value) in the order of steps. A resumed run repeats steps: what was written last counts.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for tag, plugin, step, tensor in strips.events(tensorboard_dir):
+        if plugin == 'scalars':
+            found.setdefault(tag, {})[step] = float(tf.make_ndarray(tensor))
+    return {tag: sorted(values.items()) for tag, values in found.items()}
+
+
+def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list[Markup]:
+    """A figure for every quantity, training beside validation; a net's loss is a quantity of its own."""
+    groups: dict[str, dict[tuple[str, str], list]] = {}
+    for tag, points in found.items():
+        base = tag.removeprefix('validation/')
+        title, _, part = base.partition('/')
+        if title == 'loss' and part:
+            title, part = f'loss of {part}', ''
+        side = 'validation' if tag != base else 'training' if f'validation/{tag}' in found else ''
+        groups.setdefault(title, {})[part, side] = points
+    groups.pop('steps_per_second', None)  # the rate of tokens or images says it better
+    marks = [resumed_at] if resumed_at else []
+    return [Markup(figures.lines(_words(title), series, marks))  # noqa: S704 (figures escape)
+            for title, series in groups.items()]
+
+
+def _words(name: str) -> str:
+    """Learning rate for `learning_rate`; the paper's symbols, such as L_CE, stay."""
+    return re.sub('(?<=[a-z])_', ' ', name)
+
+
+def _metrics(config, found: dict) -> list[dict]:
+    by_slice = found['metrics']
+    return [{'name': name, 'value': value, 'thresholds': _plain(config.evaluate.thresholds.get(name, {})),
+             'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name, config.data),
+             'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())}
+            for name, value in by_slice['overall'].items()]
+
+
+def _slices(config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
+    """Metrics by slice, the worst first by the last metric and those without it last; a BLEU of 0 is left out, as a
+    footnote explains."""
+    counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
+    result = [{'name': name, 'count': counts[name],
+               'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
+              for name, values in by_slice.items() if name != 'overall']
+    last = scorers.names(config)[-1]
+    sign = -1 if _ERRORS.search(last) else 1
+
+    def worst(row: dict):
+        value = sign * row['values'].get(last, 0)
+        return math.isnan(value), value, row['name']
+    return sorted(result, key=worst)
+
+
+def _training(config, run: dict) -> dict[str, str]:
+    """What training was, in words; only what the run recorded."""
+    facts = {}
+    if 'parameters' in run:
+        facts['parameters'] = ', '.join(f'{name} {count:,}' for name, count in run['parameters'].items())
+    if 'steps' in run:
+        facts['steps'] = f'{run["steps"]:,}'
+    if 'seconds' in run:
+        facts['time'] = _duration(run['seconds'])
+    if run.get('resumed_at'):
+        facts['steps'] += f', resumed at {run["resumed_at"]:,}'
+        facts['time'] += ' since it was resumed'
+    facts['strategy'] = config.train.strategy
+    if 'replicas' in run:
+        facts['strategy'] += f', {run["replicas"]} replica' + 's' * (run['replicas'] > 1)
+    if 'jit' in run:
+        facts['compiled by XLA'] = 'yes' if run['jit'] else 'no'
+    if run.get('averaged_checkpoints'):
+        names = run['averaged_checkpoints']
+        facts['weights'] = names[0] if len(names) == 1 else (
+            f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
+    return facts | {'seed': str(config.seed)}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name, package in {'Landmark': 'landmark', 'TensorFlow': 'tensorflow', 'Keras': 'keras'}.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = 'from source'
+    return found | {'Python': platform.python_version()}
+
+
+def command(context: Context) -> str:
+    """The command that repeats this run: its configuration file, and every value that is not the file's own."""
+    values = flat(context.config.values)
+    try:
+        base = flat(configs.load(context.config.source).values)
+    except UserError:  # the file has moved since
+        base = values
+    changed = [f'--set {shlex.quote(f"{key}={flow(value)}")}' for key, value in values.items()
+               if key not in base or base[key] != value]
+    return ' '.join([context.pipeline.command('run'), *changed])
+
+
+def flat(values: dict) -> dict:
+    """Nested sections as `section.key`."""
+    return {f'{section}.{key}' if key else section: item for section, value in values.items()
+            for key, item in (value if isinstance(value, dict) else {'': value}).items()}
+
+
+def flow(value) -> str:
+    """A value as YAML on one line, as --set takes it."""
+    return yaml.safe_dump(value, default_flow_style=True, width=float('inf')).strip().removesuffix('...').strip()
+
+
+def _plain(value) -> str:
+    """A value in words: `min 90, max_drop 1`; hashes are cut."""
+    if isinstance(value, dict):
+        return ', '.join(f'{key} {_plain(item)}' for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ', '.join(map(_plain, value))
+    return value[:12] if isinstance(value, str) and re.fullmatch('[0-9a-f]{64}', value) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours} h {minutes} min' if hours else f'{minutes} min {rest} s' if minutes else f'{rest} s'
+
+
+def _markdown(text: str) -> str:
+    """Text that came with the data, on one line and without meaning to Markdown."""
+    return re.sub(r'([\\`*\[\]<>|#])', r'\\\1', ' '.join(str(text).split()))

@@ -1,0 +1,35 @@
+"""Curves of training and validation: a line a run, a colour a setting."""
+import math
+import os
+import re
+from collections.abc import Sequence
+
+from pipelines.reproduction.experiments import Exhibit, Figure, Study
+
+
+def draw(study: Study, of: Sequence[str], exp: bool = False, percent: bool = False, log: bool = False) -> Exhibit:
+    """A figure for each of some scalars, over steps.
+
+    Args:
+      of: their names as TensorBoard shows them, such as `top1_error` of training and `validation/top1_error`.
+      exp, percent: what is shown of the values, as of a `Measure`.
+      log: whether they are drawn by their logarithm.
+    """
+    from pipelines.reporting import figures, report
+    found = {(run.setting, f'(seed {run.seed})'): report.curves(os.path.join(
+        run.pipeline.outputs('train')['model_run'].uri, 'tensorboard')) for run in study.runs}
+    shown = []
+    for tag in of:
+        series = {line: [(step, _value(value, exp, percent)) for step, value in curves[tag]]
+                  for line, curves in found.items() if curves.get(tag)}
+        if series:
+            side, _, name = tag.rpartition('validation/')
+            title = f'{"validation" if side or tag != name else "training"}: {name.replace("_", " ")}' + ', %' * percent
+            png = os.path.join(study.out, f'{re.sub("[^a-z0-9]+", "_", tag.lower())}.png')
+            shown.append(Figure(title, figures.lines(title, series, log=log, png=png)))
+    return Exhibit({}, shown)
+
+
+def _value(value: float, exp: bool, percent: bool) -> float:
+    value = math.exp(min(value, 700.0)) if exp else value  # what is beyond is no number
+    return 100 * value if percent else value

@@ -1,0 +1,107 @@
+"""Tables 11 and 12 of Simonyan & Zisserman 2015: a linear SVM on deep features, beside one on raw pixels."""
+from typing import Any
+
+from data_prep import UserError
+from pipelines.reproduction.experiments import Exhibit, Study
+
+PIXELS = 'raw pixels'
+SIDE = 32  # of the pictures whose raw pixels are taken
+
+
+def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str, dict], train: int = 30,
+         test: int = 50, splits: int = 3, split: str = 'train') -> Exhibit:
+    """Mean class recall and mAP over random splits, of each of `rows` and of raw pixels.
+
+    Args:
+      target: the setting whose data are to be told apart; of it only `prepare` is run.
+      scales: Q, at each scale of the experiment.
+      rows: name -> `nets`, the settings whose exported models describe a picture; `stack: true` if scales are stacked
+        and not averaged; `only`, which of them is taken alone; `box: true` to describe the bounding box that came with
+        a picture too, stacked.
+      train, test, splits: so many pictures a class, as `deep_features.splits` takes them, so many times.
+      split: the part of the target's data set they are drawn from.
+    """
+    from keras_models.image import deep_features
+    from pipelines.serving import saved_model
+    [home] = [run for run in study.runs if run.setting == target][:1]
+    examples = home.pipeline.outputs('prepare')['examples'].uri
+    module = home.pipeline.config.data_spec
+    label = labels(examples, split, module)
+    drawn = [deep_features.splits(label, train, test, number) for number in range(splits)]
+    needed = sorted({row for parts in drawn for part in parts for row in part.tolist()})
+    shown = pictures(examples, split, module, needed, any(row.get('box') for row in rows.values()))
+
+    def measured(x) -> dict[str, float]:
+        import numpy as np
+        place = {row: i for i, row in enumerate(needed)}
+        found = [deep_features.judged(*(deep_features.Known(x[[place[row] for row in part]], label[part])
+                                        for part in parts)) for parts in drawn]
+        return {name: float(np.mean([each[name] for each in found])) for name in ('mean class recall', 'mAP')}
+    values = {(PIXELS, 0): measured(pixels(shown['picture']))}
+    for seed in sorted({run.seed for run in study.runs}):
+        models = {net: saved_model.load(_exported(study, net, seed))
+                  for net in dict.fromkeys(net for asked in rows.values() for net in asked['nets'])}
+        found = {(net, part): [deep_features.features(model, each, scale) for scale in scales[study.scale]]
+                 for net, model in models.items() for part, each in shown.items()}
+        for name, asked in rows.items():
+            one = slice(asked['only'], asked['only'] + 1) if 'only' in asked else slice(None)
+            parts = ['picture', 'box'] if asked.get('box') else ['picture']
+            values[name, seed] = measured(deep_features.joined([
+                deep_features.combined(found[net, part][one], asked.get('stack', False))
+                for part in parts for net in asked['nets']]))
+    return Exhibit(values)
+
+
+def _exported(study: Study, setting: str, seed: int) -> str:
+    import os
+
+    from pipelines.serving.layout import FORMAT
+    for run in study.runs:
+        if (run.setting, run.seed) == (setting, seed):
+            return os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT)
+    raise UserError(f'exhibit deep_features: {setting!r} is no setting that is run.')
+
+
+def labels(examples: str, split: str, module) -> Any:
+    """The classes of a split's pictures, as numbers [n]."""
+    import numpy as np
+
+    from data_prep.core import records
+    held, names = records.open_split(examples, split), []
+    for start in range(0, len(held), 1000):
+        names += module.examples(held.read(range(start, min(start + 1000, len(held)))))[1]['target']
+    return np.unique(names, return_inverse=True)[1]
+
+
+def pictures(examples: str, split: str, module, rows: list[int], boxes: bool) -> dict[str, list[bytes]]:
+    """The encoded pictures of these rows, `picture`, and if asked what their first `box` shows; without one, all."""
+    from data_prep.core import records
+    found, text = module.examples(records.open_split(examples, split).read(rows))
+    return {'picture': found, **({'box': [cut(each, box) for each, box in zip(found, text['boxes'])]} if boxes else {})}
+
+
+def cut(picture: bytes, box: list[float]) -> bytes:
+    """What is in a box, its ends in fractions of width and height, as a PNG."""
+    import io
+
+    from PIL import Image
+    if not box:
+        return picture
+    with Image.open(io.BytesIO(picture)) as image:
+        left, upper, right, lower = (round(end * side) for end, side in zip(box, image.size * 2))
+        part, out = image.convert('RGB').crop((left, upper, max(right, left + 1), max(lower, upper + 1))), io.BytesIO()
+        part.save(out, 'PNG')
+    return out.getvalue()
+
+
+def pixels(shown: list[bytes]) -> Any:
+    """Levels of pictures rescaled to SIDE x SIDE, less their mean, as descriptors of unit length [n, 3 SIDE^2]."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from keras_models.image import deep_features
+    found = np.stack([np.asarray(Image.open(io.BytesIO(each)).convert('RGB').resize((SIDE, SIDE))) for each in shown])
+    flat = found.reshape(len(found), -1).astype(np.float32)
+    return deep_features.unit(flat - flat.mean(0))

@@ -1,0 +1,114 @@
+"""Where the heads of a trained Transformer look: figures 3 to 5 of Vaswani et al. 2017, in pictures and numbers."""
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from data_prep import UserError
+
+if TYPE_CHECKING:
+    from pipelines.reproduction.experiments import Exhibit, Study
+
+Heads = Literal['all', 'sharpest', 'apart']
+
+
+def far(weights: np.ndarray, query: int, places: int = 3, least: float = 0.25) -> int:
+    """How many heads look farthest away: at one subword so many places from the query or more with the most of their
+    weight, and at least so much of it. (Of even attention most is far away, too, and follows nothing.)
+
+    Args:
+      weights: [h, n, n], whose rows are queries and sum to 1.
+    """
+    there = weights[:, query].argmax(-1)
+    return int(((np.abs(there - query) >= places) & (weights[:, query].max(-1) >= least)).sum())
+
+
+def apart(weights: np.ndarray) -> np.ndarray:
+    """[h, n, m] weights -> [h, h], how differently two heads look: the weight that would have to be moved to make one
+    of the other, in the mean of all queries. 0 between heads that are alike, 1 where they look at nothing in common."""
+    return np.abs(weights[:, None] - weights[None]).sum(-1).mean(-1) / 2
+
+
+def chosen(weights: np.ndarray, query: int | None, heads: Heads) -> list[int]:
+    """All heads; the two that look sharpest from a query, or from any; or the two that are farthest apart."""
+    if heads == 'all':
+        return list(range(len(weights)))
+    if heads == 'apart':
+        return sorted(int(i) for i in np.unravel_index(apart(weights).argmax(), [len(weights)] * 2))
+    peaks = weights.max(-1).mean(-1) if query is None else weights[:, query].max(-1)
+    return sorted(int(i) for i in np.argsort(-peaks, kind='stable')[:2])
+
+
+def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str = '') -> dict[str, float]:
+    """What a picture shows, as numbers.
+
+    Args:
+      weights: [h, n, n] of an encoder's layer.
+      word: whose attention is looked at besides that of all.
+      to: what it is to look at: the head counts that gives this the most more than from other places. (A head that
+        looks at one place from everywhere follows nothing.)
+    """
+    pairs = apart(weights)[np.triu_indices(len(weights), 1)]
+    found = {'difference of heads': float(pairs.mean()) if len(pairs) else 0.0}
+    if word:
+        query = place(source, word)
+        found |= {f'heads that look far from "{word}"': far(weights, query),
+                  f'sharpest weight of "{word}"': float(weights[:, query].max())}
+    if to:
+        query, given = place(source, word), weights[:, :, place(source, to)]  # [h, n]
+        found[f'weight on "{to}", more than others give'] = float(
+            (given[:, query] - np.delete(given, query, axis=1).mean(1)).max())
+    return found
+
+
+def place(source: Sequence[str], word: str) -> int:
+    """Where a word stands.
+
+    Raises:
+      UserError: it is not there, or not as one subword.
+    """
+    if word not in source:
+        raise UserError(f'{word!r} is no subword of the sentence, which was cut into {" ".join(source)}; name another.')
+    return list(source).index(word)
+
+
+def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = '', word: str = '', to: str = '',
+         pictures: Sequence[dict] = ({},)) -> 'Exhibit':
+    """Pictures of the encoder's self-attention in the first run of a setting, and numbers of all of its runs.
+
+    Args:
+      layer: scale -> the layer looked at, counted from 1.
+      setting: the first one, if none is named.
+      word, to: see `measured`.
+      pictures: of each the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
+    """
+    from pipelines.reporting import figures
+    from pipelines.reproduction.experiments import Exhibit, Figure
+    runs = [run for run in study.runs if run.setting == (setting or study.runs[0].setting)]
+    seen = [_look(run.pipeline, sentence, layer[study.scale]) for run in runs]
+    values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
+    drawn, where = [], f'Layer {layer[study.scale]} of {runs[0].pipeline.config.model.N}'
+    for number, picture in enumerate(pictures, 1):
+        make, title = _picture(*seen[0], where, word, **picture)
+        drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))
+    return Exhibit(values, drawn)
+
+
+def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
+    """The weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
+    from pipelines import attention
+    weights, source, _ = attention.look(pipeline, sentence, target=sentence)  # the decoder is not looked at
+    name = f'encoder/{layer - 1}/self_attention'
+    if name not in weights:
+        raise UserError(f'There is no layer {layer} in an encoder of {pipeline.config.model.N}.')
+    return weights[name], source
+
+
+def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
+    """What draws it, and its title."""
+    from pipelines import attention
+    which = chosen(weights, place(source, word) if word else None, heads)
+    title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'
+             + (f', from “{word}”' if only else ''))
+    return lambda: attention.lines(weights, source, source, title, which, word if only else ''), title

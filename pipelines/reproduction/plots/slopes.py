@@ -1,0 +1,39 @@
+"""What PReLU's slopes became (He et al. 2015, table 1)."""
+import os
+import re
+
+import numpy as np
+
+from pipelines.reproduction.experiments import Exhibit, Figure, Study
+
+
+def draw(study: Study) -> Exhibit:
+    """The mean of a_i over the channels of every layer, in the weights of every run that learns them.
+
+    Rows are layers, and behind them `mean of conv2` and so on, of a stage's layers; columns are settings.
+    """
+    from pipelines.reporting import figures
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    series = {}
+    for run in study.runs:
+        slopes = learned(run.pipeline.outputs('train')['model_run'].uri, run.pipeline.config)
+        if not slopes:  # ReLU
+            continue
+        series[run.setting, f'(seed {run.seed})'] = list(slopes.items())
+        stages: dict[str, list[float]] = {}
+        for layer, slope in slopes.items():
+            stages.setdefault(f'mean of {re.split("_", layer)[0]}' if '_' in layer else '', []).append(slope)
+        stages.pop('', None)
+        for row, slope in {**slopes, **{stage: float(np.mean(found)) for stage, found in stages.items()}}.items():
+            values.setdefault((row, run.seed), {})[run.setting] = slope
+    title, png = 'mean slope below zero, by layer', os.path.join(study.out, 'slopes.png')
+    return Exhibit(values, [Figure(title, figures.lines(title, series, x='layer', png=png))])
+
+
+def learned(run: str, config) -> dict[str, float]:
+    """The mean slope of every layer that has any, in the net's order. run: a ModelRun's folder."""
+    from pipelines.training import checkpoints
+    weights = checkpoints.read(checkpoints.find(run, config.model_spec))['classifier']
+    layers = [layer.removesuffix('/prelu/a') for layer in weights if layer.endswith('/prelu/a')]
+    layers.sort(key=lambda layer: (layer.startswith('fc'), layer))  # convolutions are called conv<stage>_<n>
+    return {layer: float(np.mean(weights[f'{layer}/prelu/a'])) for layer in layers}

@@ -1,0 +1,35 @@
+"""People in garments, as an evaluation kept its first pairs: a row a pair."""
+import os
+from collections.abc import Sequence
+
+from pipelines.reproduction.experiments import Exhibit, Figure, Study
+
+
+def draw(study: Study, given: Sequence[str] = ('person', 'garment'), made: Sequence[str] = ('reconstruction',),
+         rows: int = 6) -> Exhibit:
+    """One picture for each seed.
+
+    Args:
+      given: what is shown of the first setting, of `pipelines.reporting.strips.WHAT`.
+      made: what is shown of every setting.
+      rows: at most so many pairs.
+    """
+    import tensorflow as tf
+
+    from pipelines import evaluate
+    from pipelines.reporting import contact_sheet
+    shown = []
+    for seed in dict.fromkeys(run.seed for run in study.runs):
+        runs = [run for run in study.runs if run.seed == seed]
+        columns = [(runs[0], what, what) for what in given]
+        columns += [(run, what, f'{run.setting}: {what}' if len(runs) > 1 else what) for run in runs for what in made]
+        folders = {run.setting: os.path.join(run.pipeline.outputs('evaluate')['evaluation'].uri, evaluate.PICTURES)
+                   for run in runs}
+        paths = [[(os.path.join(folders[run.setting], f'{n}_{what}.png'), title) for run, what, title in columns]
+                 for n in range(rows)]
+        there = [row for row in paths if all(tf.io.gfile.exists(path) for path, _ in row)]
+        name = f'tried_on_{seed}.png'
+        contact_sheet.draw_rows(os.path.join(study.out, name), [
+            [contact_sheet.Labelled(tf.io.read_file(path).numpy(), title) for path, title in row] for row in there])
+        shown.append(Figure(f'seed {seed}', f'<img src="{name}" alt="People in garments, a row a pair">'))
+    return Exhibit({}, shown)

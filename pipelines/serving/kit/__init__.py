@@ -1,0 +1,83 @@
+"""What a server and its users need beside the model: `<destination>.kit/`, a README and two clients.
+
+`README.md.j2` is filled in from the SavedModel's own signatures; the clients are plain files, copied as they are.
+"""
+import importlib.resources
+import os
+import posixpath
+import re
+import shlex
+
+import jinja2
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from data_prep.core import records
+
+CLIENTS = ('rest_client.py', 'grpc_client.py')
+# What the clients can ask: the one input of `serving_default` they fill in, and the outputs they print.
+ASKED = {'text': {'text'}, 'image': {'labels', 'descriptions', 'probabilities'}}
+
+
+def write(saved_model_dir: str, destination: str, command: str) -> str:
+    """Writes the kit of a destination, over the one of an earlier push.
+
+    Args:
+      saved_model_dir: the model, whose signatures the README shows.
+      destination: the folder serving watches.
+      command: the push command, for the README to say how to roll back.
+
+    Returns:
+      The kit's folder.
+    """
+    folder = f'{destination}.kit'
+    tf.io.gfile.makedirs(folder)
+    signatures = _signatures(saved_model_dir)
+    asked = _asked(**signatures.get('serving_default', {'inputs': {}, 'outputs': {}}))
+    files = {name: _template(name) for name in CLIENTS if asked}
+    files['README.md'] = _readme(destination, command, signatures, asked)
+    for name, text in files.items():
+        records.write_atomically(os.path.join(folder, name), text.encode())
+    return folder
+
+
+def _asked(inputs: dict, outputs: dict) -> str:
+    """The input the clients send to a model with this signature, or nothing."""
+    return next((name for name, answers in ASKED.items() if {*inputs} == {name} and answers <= {*outputs}), '')
+
+
+def _template(name: str) -> str:
+    return (importlib.resources.files(__name__) / name).read_text('utf-8')
+
+
+def _readme(destination: str, command: str, signatures: dict, asked: str) -> str:
+    name, remote = model_name(destination), '://' in destination
+    if not remote:
+        destination = os.path.abspath(destination)  # a mount needs it so
+    template = jinja2.Template(_template('README.md.j2'), undefined=jinja2.StrictUndefined, trim_blocks=True,
+                               lstrip_blocks=True, keep_trailing_newline=True)
+    return template.render(
+        name=name, destination=destination, remote=remote, signatures=signatures, asked=asked,
+        tensorflow=tf.__version__, base_path=shlex.quote(f'MODEL_BASE_PATH={posixpath.dirname(destination)}'),
+        mount=shlex.quote(f'type=bind,source={destination},target=/models/{name},readonly'),
+        push=f'{command} --set {shlex.quote(f"push.destination={destination}")}')
+
+
+def model_name(destination: str) -> str:
+    """The name requests use: the destination folder's, in characters a URL needs no quotes for."""
+    return re.sub(r'[^\w.-]', '_', posixpath.basename(destination), flags=re.ASCII)
+
+
+def _signatures(saved_model_dir: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Signature -> inputs and outputs -> tensor name -> type and shape; read without loading the model."""
+    with tf.io.gfile.GFile(os.path.join(saved_model_dir, 'saved_model.pb'), 'rb') as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    return {name: {side: {key: _describe(tensor) for key, tensor in sorted(getattr(signature, side).items())}
+                   for side in ('inputs', 'outputs')}
+            for name, signature in sorted(model.meta_graphs[0].signature_def.items()) if not name.startswith('__')}
+
+
+def _describe(tensor) -> str:
+    shape = tensor.tensor_shape
+    sizes = '…' if shape.unknown_rank else ', '.join('n' if dim.size < 0 else str(dim.size) for dim in shape.dim)
+    return f'{tf.dtypes.as_dtype(tensor.dtype).name} [{sizes}]'

@@ -1,0 +1,111 @@
+"""He et al. 2015, 'Multi-GPU Implementation': convolutions on every device, each with its share of a batch, and the
+layers from the first dense one on on a single device, with all of it.
+
+There are few operations and most of the weights in dense layers: in VGG-D a thirtieth and nine tenths. What the devices
+exchange is therefore what goes into those layers and the gradients of it, and no gradient of their weights.
+"""
+import tensorflow as tf
+from tensorflow import keras
+
+from data_prep import UserError
+from keras_models.core import rematerialisation
+
+
+def check(config) -> None:
+    """Whether `train.dense_layers: one_device` can be had.
+
+    Raises:
+      UserError: replicas are on several machines or on TPU cores, a batch is taken in parts, or the net has no such
+        layers.
+    """
+    if config.train.dense_layers == 'every_device':
+        return
+    if config.train.strategy not in ('one_device', 'mirrored'):
+        raise UserError(f'train.dense_layers: one_device is for the devices of one machine, and train.strategy is '
+                        f'{config.train.strategy}; leave one of them out.')
+    if config.train.gradient_accumulation_steps > 1:
+        raise UserError('train.dense_layers: one_device takes a batch as a whole; set '
+                        'train.gradient_accumulation_steps=1.')
+    if not config.model_spec.dense_layers_apart:
+        raise UserError(f'train.dense_layers: one_device is for nets of convolutions that end in dense layers, and '
+                        f'{config.model_spec.name} has none; leave it out.')
+
+
+class Hybrid:
+    """Calls a functional net so, and updates it. Losses and weights are those of the net on every device.
+
+    All devices hold the dense layers' weights, and only the first one's are ever asked or updated; checkpoints and
+    exported models are made of those. What is dropped there is drawn for the whole batch, by the first replica's seed.
+
+    Args:
+      net: (picture, seed) -> logits.
+      compiled: whether XLA compiles both halves.
+      recompute: whether that of the convolutions is computed twice, see `rematerialisation`.
+    """
+
+    def __init__(self, net: keras.Model, compiled: bool, recompute: bool):
+        steps = rematerialisation.graph(net)
+        first = next(n for n, step in enumerate(steps) if isinstance(step.layer, keras.layers.Dense))
+        [features] = steps[first].takes
+        lower, upper = keras.Model(net.inputs, features), keras.Model([features, *net.inputs[1:]], net.outputs)
+        self._net, self._dense = net, _called(upper, compiled)
+        self._convolutions = _called(rematerialisation.Rematerialised(lower) if recompute else lower, compiled)
+        self._on_first = upper.trainable_variables
+
+    def __call__(self, inputs: list, training: bool):
+        """As the net itself, in a replica."""
+        replica = tf.distribute.get_replica_context()
+        number = tf.get_static_value(replica.replica_id_in_sync_group)
+        kept: dict = {}  # the first replica's: what is done for all of them is done by its functions
+
+        def forward(strategy, features, others):
+            with tf.device(_first(strategy)), tf.GradientTape() as tape:
+                whole = tf.concat(strategy.experimental_local_results(features), 0)
+                tape.watch(whole)
+                others = [strategy.experimental_local_results(each)[0] for each in others]
+                logits = self._dense([whole, *others], training)
+            kept.update(tape=tape, features=whole, logits=logits)
+            return tf.split(logits, strategy.num_replicas_in_sync)
+
+        def backward(strategy, gradients):
+            weights = [strategy.experimental_local_results(weight)[0] for weight in self._on_first]
+            with tf.device(_first(strategy)):
+                of_features, *of_weights = kept['tape'].gradient(
+                    kept['logits'], [kept['features'], *weights],
+                    tf.concat(strategy.experimental_local_results(gradients), 0))
+                return tf.split(of_features, strategy.num_replicas_in_sync), of_weights
+
+        @tf.custom_gradient
+        def logits(features, *weights):
+            def gradient(of_logits):
+                of_features, of_weights = replica.merge_call(backward, (of_logits,))
+                return of_features[number], *(of_weights if number == 0 else [None] * len(weights))
+            return replica.merge_call(forward, (features, inputs[1:]))[number], gradient
+        return logits(self._convolutions(inputs, training), *self._on_first)
+
+    def update(self, optimizer: keras.optimizers.Optimizer, gradients: list) -> None:
+        """Applies the gradients of the net's variables, in a replica: those of convolutions are summed over all."""
+        on_first = {id(variable) for variable in self._on_first}
+        shared: list[tuple] = []
+        own: list[tuple] = []
+        for gradient, variable in zip(gradients, self._net.trainable_variables):
+            (own if id(variable) in on_first else shared).append((gradient, variable))
+
+        def update(strategy, gradients):
+            def step(*gradients):
+                for gradient, (_, variable) in zip(gradients, own):
+                    optimizer.update_step(gradient, variable)
+            strategy.extended.update_non_slot((_first(strategy),), step, [
+                strategy.experimental_local_results(gradient)[0] for gradient in gradients])
+        optimizer.apply_gradients(shared)  # which also sets the rate
+        tf.distribute.get_replica_context().merge_call(update, ([gradient for gradient, _ in own],))
+
+
+def _first(strategy: tf.distribute.Strategy) -> str:
+    return strategy.extended.worker_devices[0]
+
+
+def _called(net, compiled: bool):
+    def call(inputs, training):
+        return net(inputs, training=training)
+    return tf.function(call, autograph=False, jit_compile=True) if compiled else call

@@ -1,0 +1,137 @@
+"""`--strategy` -> tf.distribute.Strategy, with a sentence at once for what cannot work here."""
+import json
+import os
+import socket
+from urllib.parse import urlparse
+
+import tensorflow as tf
+
+from data_prep import UserError
+from pipelines.core.config import TrainConfig
+
+
+def make(config: TrainConfig) -> tf.distribute.Strategy:
+    """The strategy of a configuration. Call before anything else touches devices.
+
+    `mirrored` takes all GPUs; without any it splits the CPU into two logical devices, so that the path can be tried
+    and tested on a laptop. `multi_worker_mirrored` reads TF_CONFIG; `tpu` the address in `train.tpu`.
+
+    Raises:
+      UserError: no TPU can be reached, or TF_CONFIG is missing or malformed.
+    """
+    check(config)
+    if config.strategy == 'tpu':
+        return _tpu(config.tpu)
+    gpus = tf.config.list_physical_devices('GPU')
+    if not gpus:
+        serialise_cpu_ops()
+    if config.strategy == 'mirrored':
+        if not gpus:
+            two_logical_cpus()
+            return tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1'])
+        return tf.distribute.MirroredStrategy()
+    if config.strategy == 'multi_worker_mirrored':
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return tf.distribute.OneDeviceStrategy('GPU:0' if gpus else 'CPU:0')
+
+
+def check(config: TrainConfig) -> None:
+    """Raises `UserError` at once where no TPU is named or listens, or TF_CONFIG is missing or malformed."""
+    if config.strategy == 'multi_worker_mirrored':
+        _check_tf_config()
+    if config.strategy == 'tpu':
+        if not config.tpu and not os.environ.get('TPU_NAME'):
+            raise UserError('--strategy tpu: no TPU is named; give its address with --set train.tpu=grpc://HOST:8470, '
+                            'its name, or `local` on a TPU VM.')
+        _probe(config.tpu)
+
+
+def is_worker(config: TrainConfig) -> bool:
+    """Whether this process is a worker other than the chief: it trains with it, and leaves files and records to it.
+
+    The chief is the task of type chief, or worker 0 where there is none.
+    """
+    if config.strategy != 'multi_worker_mirrored':
+        return False
+    value = json.loads(os.environ['TF_CONFIG'])
+    task = value['task']['type'], value['task']['index']
+    return task != (('chief', 0) if 'chief' in value['cluster'] else ('worker', 0))
+
+
+def serialise_cpu_ops() -> None:
+    """Lets a CPU work at one operation at a time, with all its cores.
+
+    A sum of three or more tensors (AddN) starts with the one whose memory nobody else holds just then, so beside other
+    operations its last digits are a matter of chance: of 11 runs of one step of the demo's try-on networks no two
+    were the same, and one after another all were. Unless devices are in use already (tests see to it before that).
+    """
+    if not _started():
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def share_cores(parts: int) -> None:
+    """Gives each operation its part of the cores of a machine without GPU, where so many things are computed at once;
+    unless devices are in use already."""
+    if parts > 1 and not _started() and not tf.config.list_physical_devices('GPU'):
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // parts))
+
+
+def two_logical_cpus() -> None:
+    """Splits the CPU in two, unless devices are in use already (tests split it before that)."""
+    if len(tf.config.list_logical_devices('CPU') if _started() else []) == 2:
+        return
+    [cpu] = tf.config.list_physical_devices('CPU')
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    except RuntimeError as error:
+        raise UserError('--strategy mirrored needs two logical CPUs here, but TensorFlow has started with one; '
+                        'start a new process.') from error
+
+
+def _started() -> bool:
+    from tensorflow.python.eager import context
+    return context.context()._initialized  # noqa: SLF001 (there is no public way to ask without starting it)
+
+
+def accelerated(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the strategy's replicas run on GPUs or TPUs."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return True
+    return any('GPU' in device.upper() for device in strategy.extended.worker_devices)
+
+
+def _tpu(address: str) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or None)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, tf.errors.OpError, ImportError, RuntimeError) as error:
+        raise UserError(f'--strategy tpu: no TPU answers at {address or "TPU_NAME"} '
+                        f'({str(error).strip().splitlines()[0]}); check train.tpu.') from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _probe(address: str) -> None:
+    """An address nobody listens on would hang the resolver for minutes."""
+    if '://' not in address and ':' not in address:
+        return
+    url = urlparse(address if '://' in address else f'grpc://{address}')
+    try:
+        if not url.hostname:
+            raise OSError('no host in it')
+        with socket.create_connection((url.hostname, url.port or 8470), timeout=5):
+            pass
+    except (OSError, ValueError) as error:
+        raise UserError(f'--strategy tpu: nobody listens at {address} ({error}); check train.tpu.') from error
+
+
+def _check_tf_config() -> None:
+    text = os.environ.get('TF_CONFIG')
+    example = '\'{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}\''
+    if not text:
+        raise UserError(f'--strategy multi_worker_mirrored needs TF_CONFIG in the environment: {example}.')
+    try:
+        value = json.loads(text)
+        value['cluster'][value['task']['type']][value['task']['index']]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f'TF_CONFIG is malformed ({type(error).__name__}: {error}); write {example}.') from error

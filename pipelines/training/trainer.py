@@ -1,0 +1,309 @@
+"""One trainer for every paper, on Orbit.
+
+Orbit owns the loop, its summaries and actions. Ours are the step, the input position and the exact resume:
+batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
+restore.
+"""
+import math
+import os
+import time
+from collections.abc import Callable
+
+import orbit
+import tensorflow as tf
+
+from data_prep import UserError
+from data_prep.core import input_pipeline, records
+from keras_models.core import layers, rematerialisation
+from pipelines.core import compatibility
+from pipelines.core.config import Config
+from pipelines.core.progress import Progress
+from pipelines.training import checkpoints, hybrid_parallel, jit, loop, precision
+from pipelines.training import strategy as strategies
+
+DRAWN = 4  # rows of the validation set, of which the model's pictures are kept at every validation
+
+
+class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
+    """Trains `nets` by the model module's `loss_fn` and `optimizers`: `losses[k]` updates exactly `nets[k]`.
+
+    They are those of the module's `build` and, if it has them, its `discriminators`, which only training needs. Those
+    of its `frozen` are given to `loss_fn` beside them and stay as they are; no checkpoint holds them.
+
+    The loop is Python, a compiled function a step: every bucket has its own static shape, so there is one trace a
+    bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
+
+    Args:
+      compiled: whether forward and backward are compiled by XLA. The gradients are applied outside it, the one form
+        that works with several replicas.
+    """
+
+    def __init__(self, config: Config, strategy: tf.distribute.Strategy, examples: str, compiled: bool):
+        self.config, self.strategy = config, strategy
+        self.model, self.data = config.model_spec, config.data_spec
+        self.compiled = compiled
+        self.use_mixed_policy = compiled or strategies.accelerated(strategy)  # how bfloat16 is come by, see `precision`
+        self.hybrid = config.train.dense_layers == 'one_device' and strategy.num_replicas_in_sync > 1
+        self.traces = 0
+        self.before_step: Callable[[], None] = lambda: None
+        self._totals: list[dict] = []
+        with strategy.scope():
+            tf.keras.utils.set_random_seed(config.seed)
+            with precision.policy(config.train.precision, self.use_mixed_policy):
+                self.nets = self.model.build(config.model) | self.model.discriminators(config.model)
+                frozen = self.model.frozen(config.model)
+            self._eval_nets, self._train_nets = (self._called(self.nets | frozen, recompute)
+                                         for recompute in (False, config.train.rematerialise))
+            self.optimizers = self.model.optimizers(config.model)
+            for name, optimizer in self.optimizers.items():
+                optimizer.build(self.nets[name].trainable_variables)
+            self.global_step = orbit.utils.create_global_step()
+            self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
+                                         aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        # Schedules that follow the validation results keep what they saw in variables.
+        self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
+                          if hasattr(optimizer, 'schedule')}
+        # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
+        # Nor could the first device's dense layers, and hybrid nets compile their halves.
+        self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
+                         if compiled and not self.hybrid else self._forward_backward)
+        self._examples = examples
+        manifest = records.read_manifest(examples)
+        self.vocabulary, self.agnostic = manifest.get('vocabulary', {}).get('sha256'), manifest.get('agnostic')
+        options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
+        orbit.StandardTrainer.__init__(self, None, options)
+        orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
+            use_tf_function=False, recreate_iterator_for_each_eval=True))
+
+    def _called(self, nets: dict, recompute: bool) -> dict:
+        """The nets as losses call them; `recompute`: most of the forward pass is computed a second time, not kept."""
+        if self.hybrid:
+            return {name: hybrid_parallel.Hybrid(net, self.compiled, recompute) for name, net in nets.items()}
+        return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if recompute else nets
+
+    @property
+    def checkpoint(self) -> tf.train.Checkpoint:
+        return tf.train.Checkpoint(nets=layers.by_name(self.nets), optimizers=self.optimizers,
+                                   schedules={name: schedule.state for name, schedule in self.schedules.items()},
+                                   step=self.global_step, validated=self.validated)
+
+    def _dataset(self, split: str):
+        """Training batches from the current step on, or the validation set once, in order."""
+        c = self.config
+        training = split == 'train'
+        rows = input_pipeline.rows_per_bucket(c.input.buckets, c.input.tokens, c.input.rows, c.input.rows_multiple_of)
+        part = records.open_split(self._examples, split)
+        batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None,
+                                         c.input.rows_multiple_of)
+        parts = c.train.gradient_accumulation_steps * self.strategy.num_replicas_in_sync
+        if uneven := [n for n in batches.rows if n % parts]:
+            raise UserError(f'Batches of {uneven[0]} rows cannot be divided into {parts} parts, '
+                            f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps; '
+                            f'make input.rows_multiple_of a multiple of {parts}.')
+        decode = self.data.decoder(self._examples, c.input, training)
+        start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
+
+        def make(context: tf.distribute.InputContext):
+            replicas = context.num_replicas_in_sync
+            local = replicas // context.num_input_pipelines
+            return input_pipeline.dataset(part, batches, decode, start, stop, c.seed, replicas,
+                                          context.input_pipeline_id * local, local)
+        return self.strategy.distribute_datasets_from_function(make)
+
+    def train_loop_begin(self):
+        if self.train_dataset is None:  # made here, when the step is restored
+            self.train_dataset = self._dataset('train')
+        self._totals, self._started = [], time.monotonic()
+
+    def train_step(self, iterator):
+        self.before_step()
+        batch = next(iterator)
+        batch.pop('id')
+        self._totals.append(self._train(batch))
+
+    def train_loop_end(self):
+        result, units = _means(self._totals)
+        if lost := [name for name, value in result.items() if name.startswith('loss') and not math.isfinite(value)]:
+            raise UserError(f'train: at step {int(self.global_step.numpy()):,} {lost[0]} is {result[lost[0]]}; '
+                            'lower the learning rate.')
+        seconds = time.monotonic() - self._started
+        rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
+                 float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
+        return {**result, **rates, f'{self.model.unit}_per_second': units / seconds}
+
+    def eval_begin(self):
+        self._eval_totals: list[dict] = []
+
+    def eval_step(self, iterator):
+        batch = next(iterator)
+        ids = batch.pop('id')
+        if not self._eval_totals and self.model.pictures and tf.summary.should_record_summaries():
+            for n, (number, picture) in enumerate(zip(self._first(ids), self._first(self._pictures(batch)))):
+                if number >= 0:  # no padding
+                    tf.summary.image(f'pictures/{n}', picture[tf.newaxis], self.global_step)
+        self._eval_totals.append(self._evaluate(batch))
+
+    def eval_end(self):
+        return {f'validation/{name}': value for name, value in _means(self._eval_totals)[0].items()}
+
+    def validation_action(self, output: dict) -> None:
+        """An orbit.Action, called with the results of every validation training is to hear of."""
+        for schedule in self.schedules.values():
+            schedule.after_validation({name.removeprefix('validation/'): float(value)
+                                       for name, value in output.items()})
+        self.validated.assign(self.global_step)
+
+    @tf.function(autograph=False)
+    def _train(self, batch):
+        return self._reduce(self.strategy.run(self._replica_step, [batch]))
+
+    @tf.function(autograph=False)
+    def _evaluate(self, batch):
+        def evaluate(part, *_):
+            losses, metrics = self.model.loss_fn(self._eval_nets, part, tf.zeros([2], tf.int32), False, self.config.model)
+            return {f'loss/{name}': value for name, value in losses.items()} | metrics
+        return self._reduce(self.strategy.run(lambda batch: self._in_parts(evaluate, batch), [batch]))
+
+    @tf.function(autograph=False)
+    def _pictures(self, batch):
+        """What the model module draws of as many rows as are looked at, on every replica."""
+        def draw(batch):
+            return self.model.pictures(self.nets, {name: x[:DRAWN] for name, x in batch.items()}, self.config.model)
+        return self.strategy.run(draw, [batch])
+
+    def _first(self, values):
+        """The first rows of a batch, in order: the replicas have its rows in turn."""
+        local = self.strategy.experimental_local_results(values)
+        return [local[n % len(local)][n // len(local)] for n in range(min(DRAWN, len(local) * local[0].shape[0]))]
+
+    def _replica_step(self, batch):
+        self.traces += 1
+        replica = tf.distribute.get_replica_context()
+        draw = tf.cast(self.global_step, tf.int32) * replica.num_replicas_in_sync + replica.replica_id_in_sync_group
+        seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
+        parts = self.config.train.gradient_accumulation_steps
+        gradients, losses, metrics = self._in_parts(
+            lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating), batch)
+        for name, optimizer in self.optimizers.items():
+            # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
+            normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
+            scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
+            if self.hybrid:
+                self._train_nets[name].update(optimizer, scaled)
+            else:
+                optimizer.apply_gradients(zip(scaled, self.nets[name].trainable_variables))
+        self.global_step.assign_add(1)
+        return {f'loss/{name}': value for name, value in losses.items()} | metrics
+
+    def _in_parts(self, compute: Callable, batch: dict[str, tf.Tensor]):
+        """`compute(part, its number, whether it is a later one)` summed over the `gradient_accumulation_steps` parts of
+        a batch's rows."""
+        n = self.config.train.gradient_accumulation_steps
+        if n == 1:
+            return compute(batch, 0, False)
+        parts = {name: tf.reshape(x, [n, x.shape[0] // n, *x.shape[1:]]) for name, x in batch.items()}
+
+        def add(i, sums):
+            part = {name: x[i] for name, x in parts.items()}
+            return i + 1, tf.nest.map_structure(tf.add, sums, compute(part, i, True))
+        first = compute({name: x[0] for name, x in parts.items()}, 0, False)
+        return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
+
+    def _forward_backward(self, batch, seed, accumulating: bool):
+        """The losses' sums and gradients on one replica; of a `accumulating` part of a batch by the weights of the first."""
+        with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
+            losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.config.model)
+        gradients = {}
+        for name in self.optimizers:
+            variables = self.nets[name].trainable_variables
+            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in
+                               tape.gradient(losses[name][0], variables, unconnected_gradients='zero')]
+        return gradients, losses, metrics
+
+    def _reduce(self, values):
+        return {name: tuple(self.strategy.reduce(tf.distribute.ReduceOp.SUM, part, None) for part in pair)
+                for name, pair in values.items()}
+
+
+def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
+    """Sums over steps divided by summed normalisers, and the first loss's normaliser: tokens or images."""
+    sums: dict[str, list[float]] = {}
+    for total in totals:
+        for name, (value, normaliser) in total.items():
+            pair = sums.setdefault(name, [0.0, 0.0])
+            pair[0] += float(value)
+            pair[1] += float(normaliser)
+    result = {name: value / normaliser if normaliser else 0.0 for name, (value, normaliser) in sums.items()}
+    names = [name for name in result if name.startswith('loss/')]
+    if len(names) == 1:
+        result = {'loss': result.pop(names[0]), **result}
+    return result, sums[names[0]][1] if names else 0.0
+
+
+def train(config: Config, examples: str, run: str) -> dict:
+    """Trains to `train.steps`, resuming at the newest checkpoint in `run`.
+
+    Args:
+      config: the resolved configuration.
+      examples: the data set's folder.
+      run: the ModelRun folder: checkpoints/, interrupted/ (the one a SIGTERM left), tensorboard/, weights (the mean of
+        the last checkpoints).
+
+    Returns:
+      What training found out, for lineage and reports.
+
+    Raises:
+      UserError: the checkpoint is of another model, or the data set is damaged.
+    """
+    strategy = strategies.make(config.train)
+    compiled = jit.decided(config, strategies.accelerated(strategy))
+    if not compiled:  # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway
+        tf.config.experimental.enable_op_determinism()
+    trainer = Trainer(config, strategy, examples, compiled)
+    if config.train.precision == 'bfloat16' and not trainer.use_mixed_policy and not precision.rewritten():
+        print('train: this processor has no AVX-512, so that train.precision: bfloat16 changes nothing.', flush=True)
+    with loop.errors_in_words(strategy):
+        started = start(trainer, run)
+    seconds = time.monotonic()
+    with (Progress(trainer.global_step, config.train.steps, trainer.model.unit) as progress,
+          loop.errors_in_words(strategy),
+          precision.rewriting(config.train.precision, trainer.use_mixed_policy)):
+        loop.run(trainer, progress, run)
+        last = loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
+        checkpoints.assign_mean(trainer.nets, last)
+        # Weights that stay as they were given are judged by `evaluate` alone.
+        averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
+    found = {'steps': config.train.steps, 'resumed_at': started, 'seconds': round(time.monotonic() - seconds, 1),
+             'jit': compiled, 'replicas': strategy.num_replicas_in_sync, 'traces': trainer.traces,
+             'vocabulary': trainer.vocabulary, 'agnostic': trainer.agnostic,
+             'foreign': checkpoints.foreign(config.train.init_from, trainer.model),
+             'parameters': {name: layers.count_params(net) for name, net in trainer.nets.items()},
+             'last': {name: float(value) for name, value in progress.validation.items()},
+             'averaged': {name: float(value) for name, value in averaged.items()},
+             'notes': trainer.model.notes(config.model),
+             'averaged_checkpoints': [os.path.basename(path) for path in last]}
+    loop.finish(trainer, run, found)
+    return found
+
+
+def start(trainer: Trainer, run: str) -> int:
+    """Restores the newest checkpoint in `run`, or else the weights of `train.init_from`. Returns the step."""
+    return loop.start(trainer, run, lambda: _initial_weights(trainer))
+
+
+def _initial_weights(trainer: Trainer) -> None:
+    """Sets the nets to the weights of `train.init_from`, if it names any."""
+    settings = trainer.config.train
+    if not settings.init_from:
+        return
+    paths = checkpoints.sources(settings.init_from, trainer.model)
+    if other := [path for path in paths if checkpoints.recorded(path).get('vocabulary') not in (
+            None, trainer.vocabulary)]:  # the shapes would fit all the same
+        raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
+                        'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
+                        'their examples, or in assets.extra of an exported model).')
+    for path in paths:
+        compatibility.check(f'train.init_from: {path}', checkpoints.recorded(path), trainer.config.data)
+    new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)
+    print(f'train: starting from the weights of {", ".join(paths)}'
+          f'{"; new: " + ", ".join(new) if new else ""}.', flush=True)
