@@ -16,7 +16,7 @@ import pytest  # noqa: E402
 from support import text_data, tiny_text_model  # noqa: E402
 
 pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
-                  'support.forked_files', 'support.skips', 'support.ids', 'support.drawn']
+                  'support.forked_files', 'support.skips', 'support.ids', 'support.drawn', 'support.quick_beam']
 
 
 def shared(tmp_path_factory, name: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:

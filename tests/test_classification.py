@@ -178,12 +178,12 @@ def test_serialized_examples_get_the_same_answers(exported):
 
 
 @pytest.mark.parametrize('paper, config', [
-    (alexnet, alexnet.Config(classes=7, crop=67, width=0.06)),
-    (alexnet, alexnet.Config(variant='cifar10', classes=7, crop=24, width=0.06)),
-    (vgg, vgg.Config(classes=7, crop=32, width=0.06, variant='A')),
-    (prelu_net, prelu_net.Config(classes=7, crop=28, width=0.06, layers=[
-        '7x7, 96, /2', '3x3, 256', '2x2 maxpool, /2', '3x3, 256', 'spp, {7, 3, 2, 1}', 'fc, 256'])),
-], ids=['alexnet', 'alexnet_cifar10', 'vgg', 'prelu_net'])
+    pytest.param(alexnet, alexnet.Config(classes=7, crop=67, width=0.06), id='alexnet'),
+    pytest.param(alexnet, alexnet.Config(variant='cifar10', classes=7, crop=24, width=0.06), id='alexnet_cifar10',
+                 marks=pytest.mark.slow),
+    pytest.param(vgg, vgg.Config(classes=7, crop=32, width=0.06, variant='A'), id='vgg'),
+    pytest.param(prelu_net, prelu_net.Config(classes=7, crop=28, width=0.06, layers=[
+        '7x7, 96, /2', '3x3, 256', '2x2 maxpool, /2', '3x3, 256', 'spp, {7, 3, 2, 1}', 'fc, 256']), id='prelu_net')])
 def test_the_papers_nets_are_served(paper, config, tmp_path):
     nets = tiny_classifier.randomised_net(paper.build(config))
     side = config.crop

@@ -207,11 +207,22 @@ def model(request):
     return nets, config
 
 
-def translate(model, inputs=INPUTS, jit=None, pack=False, **values):
+def translating(model, jit=None, pack=False, **values):
+    """A function of int32 [B, S] that is traced once a shape."""
     nets, config = model
     translator = Translator(nets, config, dataclasses.replace(INFERENCE, **values))
-    ids, scores = tf.function(lambda inputs: translator(inputs, pack), jit_compile=jit)(tf.constant(inputs))
+    return tf.function(lambda inputs: translator(inputs, pack), jit_compile=jit)
+
+
+def translate(model, inputs=INPUTS, **values):
+    ids, scores = translating(model, **values)(tf.constant(inputs))
     return ids.numpy(), scores.numpy()
+
+
+@pytest.fixture(scope='module')
+def translated(model):
+    """Ids and scores of INPUTS."""
+    return translate(model)
 
 
 def uncached(model, inputs, beam_size, alpha):
@@ -253,18 +264,19 @@ def test_a_beam_of_one_without_penalty_is_greedy(model):
         assert sentence(row) == sentence(greedy.numpy()[0])
 
 
-def test_a_batch_of_mixed_lengths_equals_one_by_one(model):
-    ids, scores = translate(model)
+def test_a_batch_of_mixed_lengths_equals_one_by_one(model, translated):
+    ids, scores = translated
+    translator = translating(model)
     for i, source in enumerate(INPUTS):
         alone = source[None, :int((source != 0).sum())]
-        one, score = translate(model, alone)
-        assert sentence(one[0]) == sentence(ids[i])
+        one, score = translator(tf.constant(alone))
+        assert sentence(one.numpy()[0]) == sentence(ids[i])
         np.testing.assert_allclose(score[0], scores[i], atol=1e-4)
 
 
 @pytest.mark.parametrize('other', [{'jit': True}, {'pack': True}])
-def test_compiled_and_packed_change_nothing(model, other):
-    ids, scores = translate(model)
+def test_compiled_and_packed_change_nothing(model, translated, other):
+    ids, scores = translated
     others, other_scores = translate(model, **other)
     np.testing.assert_array_equal(ids, others)
     np.testing.assert_allclose(scores, other_scores, atol=1e-4)

@@ -164,6 +164,7 @@ def test_replicas_and_compilation_change_nothing(config_file, examples):
         np.testing.assert_allclose(losses(config_file, examples, 'model.dropout=0', *overrides), one, rtol=2e-4)
 
 
+@pytest.mark.slow  # 15 s; tests/test_resume.py kills runs with this schedule
 def test_the_plateau_schedule_survives_a_kill(config_file, finished, tmp_path):
     """SIGKILL after a checkpoint: rate and weights are an uninterrupted run's, though the rate has dropped."""
     flags = ['--config', config_file, '--set', 'model.min_delta=0.5', '--set', 'train.steps=30', '--set',

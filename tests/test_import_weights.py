@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -18,7 +17,6 @@ from pipelines import import_weights
 from pipelines.core import roles
 from pipelines.training import checkpoints
 from support import torch_zip, viton_inputs
-from support.commands import ROOT
 from support.references import Reference
 
 MODULES = {'segmentation': segmentation, 'geometric_matching': geometric_matching, 'alias': alias}
@@ -219,11 +217,3 @@ def test_mistakes_are_sentences(folder, narrow_networks, tmp_path, capsys):
     assert not out.exists()
     assert 'made is not empty; give another --out, or remove it' in refused(
         capsys, seg, gmm, whole, '--out', folder / 'made')
-
-
-def test_help_comes_at_once():
-    program = ('import sys; from pipelines import import_weights\n'
-               'try: import_weights.main(["--help"])\n'
-               'except SystemExit: print(sorted({"tensorflow", "keras", "torch"} & {*sys.modules}))')
-    said = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert 'seg_final.pth' in said and said.endswith('[]\n')

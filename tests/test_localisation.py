@@ -408,11 +408,17 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
     assert [*export.STAGE.extra_inputs(Pipeline(resolved, 'runs/located', []))] == [str(version.relative_to(place))]
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_boxes_change_no_picture_and_are_missing_where_nothing_is_known(place, tmp_path, training):
-    folder = tmp_path / 'examples'
-    folder.mkdir()
+@pytest.fixture(scope='module')
+def located(place, tmp_path_factory):
+    """The pictures and boxes of `place`, prepared."""
+    folder = tmp_path_factory.mktemp('examples')
     image_job.run(config.load(str(place / 'located.yaml')).data, str(folder), [])
+    return folder
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_boxes_change_no_picture_and_are_missing_where_nothing_is_known(located, training):
+    folder = located
     split = records.open_split(str(folder), 'train')
     rows = [*split.read(range(40)), b'']
     seeds = tf.constant([[1, i] for i in range(41)])

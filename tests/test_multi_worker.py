@@ -19,7 +19,7 @@ from pipelines.training.loop import PREEMPTED
 from support import killed_runs
 from support.commands import ROOT, Started, command, environment, start
 
-SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0']
+SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0', 'input.buckets=[16]']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
 
 

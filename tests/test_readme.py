@@ -30,10 +30,10 @@ PAIRS, PICTURES = (re.findall(r'```yaml\n(.*?)```', (ROOT / 'docs' / 'tasks' / p
 ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
     'python -m pipelines.prepare': 'test_readme.py: test_your_own_pairs',
-    'python -m pipelines.export': 'test_pipeline.py: test_every_stage_is_a_command',
+    'python -m pipelines.export': 'test_start.py: the `imported` fixture',
     'python -m pipelines.export --to ctranslate2': 'test_ctranslate2.py: the `finished` fixture',
-    'python -m pipelines.evaluate': 'test_pipeline.py: test_every_stage_is_a_command',
-    'python -m pipelines.infra_validate': 'test_pipeline.py: test_every_stage_is_a_command',
+    'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',
+    'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.push': 'test_push.py',
     'python -m pipelines.push --list': 'test_push.py',

@@ -10,18 +10,17 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow import keras
 from tensorflow.python.ops import gen_io_ops
 
 from benchmarks import kill_points
 from data_prep import wmt
 from data_prep.core import input_pipeline, records
 from keras_models import transformer
-from keras_models.core import layers, optimizers
+from keras_models.core import optimizers
 from pipelines.core import cli, config
 from pipelines.reporting import report
 from pipelines.training import checkpoints, trainer
-from support import commands
+from support import commands, next_word
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',
@@ -47,17 +46,6 @@ def few(examples, tmp_path_factory):
     return str(folder)
 
 
-def next_word(config):
-    """A net with the Transformer's name and arguments that is compiled in a moment: [B, T] -> [B, T, vocab_size]."""
-    inputs, targets = (keras.Input([None], dtype=tf.int32, name=name) for name in ('inputs', 'targets'))
-    seed = layers.seed_input()
-    embed = keras.layers.Embedding(config.vocab_size, 8, name='embed')
-    x = embed(tf.roll(targets, 1, 1)) + tf.reduce_mean(embed(inputs), 1, keepdims=True)
-    x = layers.Dropout(config.P_drop, 'dropout')(x, seed)
-    x = keras.layers.Dense(config.vocab_size, name='logits')(x)
-    return {'transformer': keras.Model([inputs, targets, seed], x)}
-
-
 def plateau(config):
     """The image papers' optimizer and schedule: every validation that is not far better drops the rate."""
     del config
@@ -66,7 +54,7 @@ def plateau(config):
 
 
 def install(patch):
-    patch.setattr(transformer, 'build', next_word)
+    patch.setattr(transformer, 'build', next_word.build)
     patch.setattr(transformer, 'optimizers', plateau)
 
 

@@ -21,7 +21,7 @@ USES = {
 }
 HEAVY = set().union(*USES.values(), {'tensorflow_addons', 'babel', 'torch', 'ctranslate2', 'seaborn'})
 QUICK = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
-         'train.average_checkpoints=1', 'evaluate.thresholds={bleu: {min: 0}}']
+         'train.average_checkpoints=1', 'input.buckets=[16]', 'evaluate.thresholds={bleu: {min: 0}}']
 
 
 def modules(done: subprocess.CompletedProcess) -> set[str]:
@@ -39,7 +39,8 @@ def _told(monkeypatch):
     monkeypatch.setenv('PYTHONPROFILEIMPORTTIME', '1')
 
 
-@pytest.mark.parametrize('name', [*stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights'])
+@pytest.mark.parametrize('name', [
+    *stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights', 'reproduce'])
 def test_help_answers_without_tensorflow(name):
     """In 0.1 s, where importing TensorFlow takes 4."""
     found = packages(command(f'pipelines.{name}', '--help', new_process=True))

@@ -16,7 +16,7 @@ from keras_models.text import translator
 from pipelines.core import config, roles, shipped
 from pipelines.reporting import report
 from pipelines.training import checkpoints, devices, jit, loop, precision, strategy, trainer
-from support import killed_runs
+from support import killed_runs, next_word
 from support.commands import command
 
 
@@ -42,6 +42,12 @@ def apart(it, other) -> float:
     ours, theirs = (np.concatenate([np.ravel(weight) for weight in each.nets['transformer'].weights])
                     for each in (it, other))
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Trains a net that is traced in a moment: for what the trainer does, whatever the net."""
+    monkeypatch.setattr(transformer, 'build', next_word.build)
 
 
 STEPS = 8
@@ -87,7 +93,7 @@ def test_accumulated_gradients_equal_one_batch(config_file, examples, plain, ove
     assert apart(it, whole) < 1e-3
 
 
-def test_a_batch_that_cannot_be_divided_is_refused(config_file, examples):
+def test_a_batch_that_cannot_be_divided_is_refused(config_file, examples, small):
     with pytest.raises(UserError, match='cannot be divided into 6 parts'):
         losses(config_file, examples, 1, PARTS + '3', MIRRORED)
 
@@ -114,8 +120,8 @@ def test_bfloat16_stays_near_float32(config_file, examples, plain, rewritten_gra
 
 
 @pytest.mark.parametrize('short, rewritten, said', [(True, False, 1), (True, True, 0), (False, False, 0)])
-def test_bfloat16_that_changes_nothing_is_told(config_file, examples, tmp_path, monkeypatch, capsys, short, rewritten,
-                                               said):
+def test_bfloat16_that_changes_nothing_is_told(config_file, examples, small, tmp_path, monkeypatch, capsys, short,
+                                               rewritten, said):
     monkeypatch.setattr(precision, 'rewritten', lambda: rewritten)
     kind = 'bfloat16' if short else 'float32'
     trainer.train(config.load(config_file, ['train.steps=0', f'train.precision={kind}']), examples, str(tmp_path))
@@ -155,12 +161,12 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
         trainer.start(trainer.Trainer(resolved, devices.choose(resolved, False), examples), str(tmp_path / 'new'))
 
 
-def test_one_trace_a_bucket(config_file, examples):
+def test_one_trace_a_bucket(config_file, examples, small):
     _, _, it = losses(config_file, examples, STEPS, 'input.buckets=[8, 16]')
     assert it.traces == 2  # the two buckets of the configuration, met many times each
 
 
-def test_dropout_replays_and_differs_between_steps_and_replicas(config_file, examples):
+def test_dropout_replays_and_differs_between_steps_and_replicas(config_file, examples, small):
     first, _, _ = losses(config_file, examples, 2)
     again, _, _ = losses(config_file, examples, 2)
     np.testing.assert_array_equal(first, again)
@@ -168,7 +174,7 @@ def test_dropout_replays_and_differs_between_steps_and_replicas(config_file, exa
     assert not np.array_equal(first, other)
 
 
-def test_two_losses_two_optimizers(config_file, examples, monkeypatch):
+def test_two_losses_two_optimizers(config_file, examples, small, monkeypatch):
     """What a GAN needs: each loss moves exactly its own net's weights, from one forward pass."""
     build = transformer.build
 
@@ -198,7 +204,7 @@ def test_two_losses_two_optimizers(config_file, examples, monkeypatch):
     assert moved == {'transformer': False, 'other': True}
 
 
-def test_a_damaged_record_stops_training_with_its_place(config_file, examples, tmp_path):
+def test_a_damaged_record_stops_training_with_its_place(config_file, examples, small, tmp_path):
     damaged = tmp_path / 'examples'
     shutil.copytree(examples, damaged)
     [shard] = (damaged / 'Split-train').glob('*.tfrecord')
@@ -251,7 +257,7 @@ def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
         assert (model_run(killed) / name).read_bytes() == (model_run(whole) / name).read_bytes()
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, examples, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, examples, small, tmp_path, capsys):
     run = str(tmp_path / 'run')
     resolved = config.load(config_file, ['train.steps=20', 'input.buckets=[16]'])
     found = trainer.train(resolved, examples, run)
@@ -280,7 +286,7 @@ def test_multi_worker_needs_a_whole_tf_config(config_file, monkeypatch, value):
         strategy.make(config.load(config_file, ['train.strategy=multi_worker_mirrored']).train)
 
 
-def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file, examples, tmp_path):
+def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file, examples, small, tmp_path):
     resolved = config.load(config_file, [*FLAGS[1::2], 'input.buckets=[16]', 'model.learning_rate_factor=1e30'])
     with pytest.raises(UserError, match=r'at step 5 loss is nan; lower the learning rate'):
         trainer.train(resolved, examples, str(tmp_path / 'run'))

@@ -35,6 +35,13 @@ def nets():
     return {preset: fill(alias.build(small(preset))['alias']) for preset in PRESETS}
 
 
+@pytest.fixture(scope='module')
+def graphs(nets):
+    """Preset -> what TensorFlow traces of its net."""
+    return {preset: tf.function(net, autograph=False).get_concrete_function(maps()).graph
+            for preset, net in nets.items()}
+
+
 def maps(n=1, size=(256, 128), seed=0):
     """Inputs as the chain makes them: a parse of blocks, of which a part of the upper clothing is misaligned."""
     draw = np.random.default_rng(seed)
@@ -59,15 +66,14 @@ def norm(config, channels=6):
 
 
 @pytest.mark.parametrize('preset', PRESETS)
-def test_parameters_and_multiply_adds(nets, preset):
+def test_parameters_and_multiply_adds(nets, graphs, preset):
     """In closed form, as Keras counts them, and from the convolutions of the graph."""
     assert alias.parameters(Config(**PRESETS[preset])) == COUNTS[preset]
     net, config = nets[preset], small(preset)
     assert alias.parameters(config) == sum(np.prod(weight.shape) for weight in net.trainable_weights)
     assert len({weight.name for weight in net.weights}) == len(net.weights)
-    graph = tf.function(net).get_concrete_function(maps()).graph
     macs = sum(np.prod(op.inputs[1].shape) * np.prod(op.outputs[0].shape[1:3])
-               for op in graph.get_operations() if op.type == 'Conv2D')
+               for op in graphs[preset].get_operations() if op.type == 'Conv2D')
     assert alias.macs(config) == macs
     by_hand = {cost.name: cost for cost in alias.costs(Config(**PRESETS[preset]))}
     assert by_hand['output'] == ('output', (1024, 768), 3, 867, 864 * 1024 * 768)
@@ -75,9 +81,9 @@ def test_parameters_and_multiply_adds(nets, preset):
     assert by_hand['block_5/norm_0/shared'].parameters == (9 * {'paper': 8, 'official': 7}[preset] + 1) * 128
 
 
-def test_noise_and_divided_kernels_wait_until_they_are_needed(nets):
+def test_noise_and_divided_kernels_wait_until_they_are_needed(graphs):
     """Else those of all blocks are made at the start and kept, which takes a third more memory."""
-    graph = tf.function(nets['official']).get_concrete_function(maps()).graph
+    graph = graphs['official']
 
     def before(op):
         found, left = set(), [op]
@@ -100,9 +106,9 @@ def test_a_picture_of_256_x_192_has_half_a_pixel_at_the_start():
     assert alias.parameters(config) == sum(np.prod(weight.shape) for weight in net.trainable_weights)
     sizes = {cost.name: cost.size for cost in alias.costs(config)}
     assert [sizes[f'input_{level}'] for level in range(3)] == [(2, 2), (4, 3), (8, 6)]
-    graph = tf.function(net).get_concrete_function({name: tf.zeros([1, *each.shape[1:]], each.dtype) if name != 'seed'
-                                                    else tf.zeros([2], tf.int32)
-                                                    for name, each in net.input.items()}).graph
+    blank = {name: tf.zeros([1, *each.shape[1:]], each.dtype) if name != 'seed' else tf.zeros([2], tf.int32)
+             for name, each in net.input.items()}
+    graph = tf.function(net, autograph=False).get_concrete_function(blank).graph
     macs = sum(np.prod(op.inputs[1].shape) * np.prod(op.outputs[0].shape[1:3])
                for op in graph.get_operations() if op.type == 'Conv2D')
     assert alias.macs(config) == macs

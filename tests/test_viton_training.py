@@ -180,14 +180,14 @@ ALIAS = 'model.trainable_networks=[alias]'
 
 @pytest.mark.parametrize('learn', [pytest.param(ALIAS, marks=pytest.mark.slow),  # 29 s
                                    'model.trainable_networks=[segmentation, geometric_matching]'])
-def test_two_replicas_change_nothing(people, alias, eager, learn):
+def test_two_replicas_change_nothing(people, eager, learn, request):
     """One step: losses and gradients. ALIAS apart from the others: what it is given by batch normalisation of four
     maps of one place, as they are here, would turn rounding into digits that count.
 
     Later steps cannot be compared: Adam with beta_1 0 moves a weight whose gradient is all but zero by its whole rate,
     to the side rounding decides.
     """
-    it, (losses, gradients), _ = alias if learn == ALIAS else stepped(people, learn)
+    it, (losses, gradients), _ = request.getfixturevalue('alias') if learn == ALIAS else stepped(people, learn)
     found, others = first_step(made(people, learn, 'train.strategy=mirrored'))
     assert found == pytest.approx(losses, rel=1e-4, abs=1e-5)
     assert_same_gradients(it, others, gradients, ROUNDING)

@@ -14,6 +14,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Callable
 from multiprocessing import reduction
@@ -87,8 +88,9 @@ class Started:
         out, into = os.pipe()
         self.stdout = open(out, encoding='utf-8')
         descriptors = [_Descriptor(fd) for fd in (given.fileno(), into, self.stderr.fileno())]
-        self.args, self._process = args, _processes.Process(
-            target=_run, args=(descriptors, [str(each) for each in args], str(cwd or os.getcwd()), env, before))
+        server = multiprocessing.forkserver._forkserver._forkserver_address
+        self.args, self._process = args, _processes.Process(target=_run, args=(
+            descriptors, [str(each) for each in args], str(cwd or os.getcwd()), env, server, before))
         self._process.start()
         os.close(into)
         given.close()
@@ -141,7 +143,7 @@ def cpu_seconds() -> float:
 
 def start_server() -> None:
     """Starts the server, once, with the environment of `environment()`, which preloading depends on."""
-    if multiprocessing.forkserver._forkserver._forkserver_pid:
+    if multiprocessing.forkserver._forkserver._forkserver_address:
         return
     _processes.set_forkserver_preload(['support.preloaded'])
     before = dict(os.environ)
@@ -172,7 +174,25 @@ def _take(passed) -> int:
     return passed.detach()
 
 
-def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str], before) -> None:
+def fork_fresh_processes() -> None:
+    """Has infra validation fork the fresh process that loads a model: a new one imports for 5 CPU seconds before that.
+
+    tests/test_start.py and tests/test_infra_validate.py start new ones.
+    """
+    from pipelines import infra_validate
+    infra_validate.subprocess = types.SimpleNamespace(run=_run_forked, TimeoutExpired=subprocess.TimeoutExpired)
+
+
+def _run_forked(args: list[str], timeout: float, **captured) -> subprocess.CompletedProcess:
+    """`subprocess.run` of `python -m ...`, with this process's folder and environment."""
+    interpreter, flag, *module_and_arguments = args
+    assert (interpreter, flag) == (sys.executable, '-m') and captured == {'capture_output': True, 'text': True}
+    with start(*module_and_arguments, env=dict(os.environ)) as child:
+        child.wait(timeout)
+        return subprocess.CompletedProcess(args, child.returncode, *child.communicate())
+
+
+def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str], server: str, before) -> None:
     """The child: `python -m <args>` with these standard streams, folder and environment."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
@@ -186,6 +206,9 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
     sys.path[:] = [cwd, *env['PYTHONPATH'].split(os.pathsep), *(path for path in sys.path if path not in (
         cwd, '', str(ROOT), str(ROOT / 'tests')))]
     warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
+    multiprocessing.forkserver._forkserver._forkserver_address = server
+    is_forked()
+    fork_fresh_processes()
     if before:
         before()
     run_module(args)

@@ -10,6 +10,7 @@ The worker collects the tests and starts nothing: a TensorFlow that has started 
 import multiprocessing
 import os
 import signal
+import traceback
 from multiprocessing import connection
 
 import pytest
@@ -57,14 +58,17 @@ def _serve(pipe: connection.Connection, items: dict[str, pytest.Item], config: p
     """The process: runs the tests it is sent the names of, until no other follows."""
     commands.is_forked()
     cost.is_forked()
-    following = True
+    code, following = 1, True
     try:
         while following:
             name, following = pipe.recv()
             reports = runtestprotocol(items[name], log=False, nextitem=items.get(following))
             pipe.send([config.hook.pytest_report_to_serializable(config=config, report=report) for report in reports])
+        code = 0
+    except BaseException:
+        traceback.print_exc()  # of this loop; a test's is in its report
     finally:
-        os._exit(0)  # what the worker registered for its own end is not for this one
+        os._exit(code)  # what the worker registered for its own end is not for this one
 
 
 @pytest.hookimpl(tryfirst=True)
