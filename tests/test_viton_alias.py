@@ -352,7 +352,8 @@ def test_a_step_is_the_same_to_the_bit_every_time(tmp_path):
 import numpy as np
 import tensorflow as tf
 from keras_models.viton import alias
-from pipelines import config, strategy
+from pipelines.core import config
+from pipelines.training import strategy
 
 strategy.make(config.TrainConfig())
 net = alias.build(alias.Config(size=[192, 128], width=0.25))['alias']
