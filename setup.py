@@ -1,7 +1,8 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
 The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, and
-`ctranslate2` what `export --to ctranslate2` needs besides; `bench` are the peers of `make bench`.
+`ctranslate2` what `export --to ctranslate2` needs besides; `browser`, beside `test`, drives the page of
+`pipelines.serve`; `bench` are the peers of `make bench`.
 """
 import sys
 
@@ -25,6 +26,8 @@ CORE = [
     'tensorflow-text>=2.15,<2.16',  # word pieces
 ]
 TRAIN = [
+    'aiohttp>=3.10,<4',  # the server of pushed models
+    'grpcio>=1.60,<2',
     'h5py>=3',  # weight files of Keras Applications
     'jinja2>=3.1',
     'keras>=2.15,<2.16',
@@ -45,6 +48,7 @@ TRAIN = [
     'tf-models-official>=2.15,<2.16',
     'typeguard>=2.7,<3',
 ]
+BROWSER = ['playwright>=1.45,<2']  # drives the page in a real browser
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
 BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
 TEST = ['codespell>=2.4,<3', 'hypothesis>=6.100', 'import-linter>=2.10,<3', 'mypy>=1.11', 'pytest>=8.4',
@@ -59,8 +63,9 @@ setuptools.setup(
     packages=['configs', *setuptools.find_packages(include=['data_prep', 'data_prep.*', 'keras_models',
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
     package_data={'configs': ['*/*.yaml', 'schema.json', 'reproduce/*/*.yaml'],
-                  'pipelines': ['fetching/*.yaml', 'reporting/templates/*', 'serving/kit/*']},
+                  'pipelines': ['fetching/*.yaml', 'reporting/templates/*', 'serving/kit/*', 'serving/page/*/*']},
     entry_points={'console_scripts': ['landmark = pipelines.__main__:main']},
     install_requires=CORE,
-    extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
+    extras_require={'train': TRAIN, 'browser': BROWSER,
+                    'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
 )

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_models import transformer
-from keras_models.text import decoding
+from keras_models.text import attention_maps, decoding
 from keras_models.text.translator import Inference, Translator
 from keras_models.transformer import BOS, EOS, Config
 
@@ -272,6 +272,38 @@ def test_a_batch_of_mixed_lengths_equals_one_by_one(model, translated):
         one, score = translator(tf.constant(alone))
         assert sentence(one.numpy()[0]) == sentence(ids[i])
         np.testing.assert_allclose(score[0], scores[i], atol=1e-4)
+
+
+def test_all_hypotheses_score_what_the_whole_model_gives_them(model):
+    """The first is the answer; each one's score is its log probability, taught, over Wu's penalty."""
+    nets, config = model
+    best, score = translate(model, beam_size=8, extra_length=12)
+    inference = dataclasses.replace(INFERENCE, beam_size=8, extra_length=12)
+    found, scores = (part.numpy() for part in Translator(nets, config, inference).hypotheses(tf.constant(INPUTS)))
+    np.testing.assert_array_equal(found[:, 0], best)
+    np.testing.assert_allclose(scores[:, 0], score, atol=1e-5)
+    assert (np.diff(np.where(np.isfinite(scores), scores, -1e9)) <= 0).all() and np.isfinite(scores).sum() > len(INPUTS)
+    for row, k in np.argwhere(np.isfinite(scores)):
+        ids = found[row, k]
+        logits = nets['transformer']([INPUTS[row:row + 1], ids[None], tf.zeros([2], tf.int32)])[0]
+        logp = tf.gather(tf.nn.log_softmax(logits), ids, axis=-1, batch_dims=1).numpy()
+        length = int((ids != 0).sum())
+        expected = logp[:length].sum() / decoding.length_penalty(length, 0.6)
+        np.testing.assert_allclose(scores[row, k], expected, atol=1e-4)
+    assert not found[~np.isfinite(scores)].any()
+
+
+def test_where_it_looked_is_the_mean_of_all_heads_and_of_a_batch_what_it_is_alone(model):
+    nets, config = model
+    targets = np.array([[7, 8, 2], [9, 2, 0], [2, 0, 0], [4, 6, 2]], np.int32)
+    layers = {layer.name: layer for layer in nets['transformer'].layers}
+    found = attention_maps.source_attention(layers, config, INPUTS, targets).numpy()
+    for row, (source, target) in enumerate(zip(INPUTS, targets)):
+        S, T = (int((ids != 0).sum()) for ids in (source, target))
+        weights = attention_maps.attention_weights(nets, config, source[None, :S], target[None, :T])
+        mean = np.mean([each.numpy().mean(0) for name, each in weights.items() if 'source' in name], 0)
+        np.testing.assert_allclose(found[row, :T, :S], mean, atol=1e-5)
+        np.testing.assert_allclose(found[row, :T].sum(-1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize('other', [{'jit': True}, {'pack': True}])

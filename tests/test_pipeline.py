@@ -130,6 +130,13 @@ def test_both_signatures_and_the_batched_way_agree(model, pipeline):
     for results in (batched, several, compiled):
         assert [result['answers'][0].encode() for result in results] == direct['text'].numpy().tolist()
         np.testing.assert_allclose([result['score'] for result in results], direct['score'], atol=1e-4)
+    explored = {key: value.numpy() for key, value in model.signatures['explore'](text=tf.constant(source)).items()}
+    np.testing.assert_array_equal(explored['alternatives'][:, 0], direct['text'])
+    np.testing.assert_allclose(explored['scores'][:, 0], direct['score'], atol=1e-4)
+    for row, (line, text) in enumerate(zip(source, direct['text'].numpy())):
+        assert b''.join(explored['target'][row]).strip() == text
+        assert b''.join(explored['source'][row]).strip() == line.encode()
+    assert explored['attention'].shape == (8, explored['target'].shape[1], explored['source'].shape[1])
 
 
 def load_and_count(path, threads):

@@ -147,12 +147,12 @@ model = tf.saved_model.load(folder)
 files = np.load(files)
 names = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 rows = {name: tf.constant([bytes(files[f'{name}/{i}']) for i in range(2)]) for name in names}
-found = model.signatures['serving_default'](**rows)['image'].numpy()
+found = model.signatures['serving_default'](**rows)['image_bytes'].numpy()
 def feature(value):
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 examples = [tf.train.Example(features=tf.train.Features(feature={
     name: feature(rows[name][i].numpy()) for name in names})).SerializeToString() for i in range(2)]
-again = model.signatures['tf_examples'](examples=tf.constant(examples))['image'].numpy()
+again = model.signatures['tf_examples'](examples=tf.constant(examples))['image_bytes'].numpy()
 assert list(found) == list(again)
 np.savez(out, *[tf.io.decode_png(each).numpy() for each in found])
 assert 'keras_models' not in sys.modules

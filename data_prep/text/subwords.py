@@ -153,6 +153,18 @@ class Tokenizer:
         kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD) & (ids != BOS))
         return self._pieces.detokenize(kept)
 
+    def subwords(self, ids):
+        """[n, length] int32 ids, ended by EOS or padded -> the subwords as strings, a blank where a word begins; '' for
+        EOS and behind it."""
+        import tensorflow as tf
+
+        from data_prep.text import wordpieces
+        if isinstance(self._pieces, wordpieces.WordPieces):
+            found = self._pieces.texts(ids)
+        else:
+            found = tf.strings.regex_replace(self._pieces.id_to_string(ids), '▁', ' ')
+        return tf.where((ids == PAD) | (ids == BOS) | (ids == EOS), '', found)
+
     def answer(self, text, ids):
         """What a model says to [n] lines for which it found ids [n, length]: `text` [n], and possibly more."""
         del text

@@ -127,6 +127,10 @@ class WordPieces(tf.Module):
         ids = tf.ragged.boolean_mask(ids, ids >= 0)
         return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], 1)
 
+    def texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Ids of any shape -> what each stands for, a blank where a word begins."""
+        return tf.gather(self._texts, ids)
+
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Ragged [n, (length)] int32 ids -> [n] strings; bytes that make no character become U+FFFD."""
         text = tf.strings.strip(tf.strings.reduce_join(tf.gather(self._texts, ids), axis=-1))

@@ -38,3 +38,20 @@ def attention_weights(nets: dict[str, keras.Model], config: Config, inputs, targ
     stacks = _Watched({layer.name: layer for layer in nets['transformer'].layers}, config)
     stacks.logits(inputs, targets)
     return {name: weights[0] for name, weights in stacks.seen.items()}
+
+
+def source_attention(layers: dict[str, keras.layers.Layer], config: Config, inputs, targets) -> tf.Tensor:
+    """Where the decoder looked in the source: the mean over layers and heads.
+
+    Args:
+      layers: a Transformer's, by name.
+      inputs: [B, S] ids ending in EOS, padded.
+      targets: [B, T] likewise.
+
+    Returns:
+      [B, T, S]: row i is what predicted target i; of a real position it sums to 1.
+    """
+    stacks = _Watched(layers, config)
+    stacks.logits(inputs, targets)
+    seen = [weights for name, weights in stacks.seen.items() if name.startswith('decoder') and 'source' in name]
+    return tf.reduce_mean(tf.stack(seen), [0, 2])

@@ -36,7 +36,8 @@ class _State(NamedTuple):
 
 
 def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tensor, T, beam_size: int,
-                alpha: float, bos: int, eos: int, pack: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+                alpha: float, bos: int, eos: int, pack: bool = False,
+                several: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds for every sentence the hypothesis of highest log P / length_penalty.
 
     A candidate that ends counts as finished only if it is among the `beam_size` best of its step, so that a beam of 1
@@ -56,10 +57,13 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
       T: the longest of them that can occur, static under XLA.
       pack: sentences that are done leave when they are a quarter of those left (half took 6% longer, an eighth 1%).
         Shapes change then, which XLA cannot have.
+      several: goes on until the K best that end are known, and returns them, not with `pack`: ids [B, K, T] and scores
+        [B, K], best first; the others are empty with a score of -inf where fewer end before `max_length`.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
+    assert not (several and pack)
     B, K = tf.shape(max_length)[0], beam_size
     # All beams but the first start impossible: K equal hypotheses would stay K equal hypotheses.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
@@ -69,12 +73,12 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
 
     def search(state: _State, until: Callable) -> _State:
         def body(*values):
-            return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos)
+            return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos, several)
         shapes = _any_sizes(state) if pack else None
         return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state, shapes))
     if not pack:
         state = search(state, lambda state: tf.logical_and(state.step < T, ~tf.reduce_all(state.done)))
-        return _answers(state, alpha)
+        return _several(state, alpha) if several else _answers(state, alpha)
 
     def some_open(left, *_):
         return tf.size(left) > 0
@@ -98,8 +102,9 @@ def _any_sizes(values: tuple) -> tuple:
     return tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), values)
 
 
-def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int) -> _State:
-    """One position more for every open hypothesis."""
+def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int, several: bool) -> _State:
+    """One position more for every open hypothesis; a sentence is done when nothing open can beat its best finished one,
+    or, if there are to be several, its K-th best."""
     step, B = state.step, tf.shape(state.done)[0]
     here = tf.range(tf.shape(state.slots)[2]) == step  # [T]
     last = tf.where(step > 0, tf.gather(state.open_ids, tf.maximum(step - 1, 0), axis=2), bos)
@@ -124,7 +129,7 @@ def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, e
     open_logp, scores = tf.where(keep, state.open_logp, open_logp), tf.where(keep, state.scores, scores)
     open_ids = tf.where(keep[..., None], state.open_ids, open_ids)
     ids = tf.where(keep[..., None], state.ids, ids)
-    beaten = open_logp[:, 0] / length_penalty(state.max_length, alpha) <= scores[:, 0]
+    beaten = open_logp[:, 0] / length_penalty(state.max_length, alpha) <= scores[:, -1 if several else 0]
     done = state.done | beaten | (step + 1 >= state.max_length)
     return _State(step + 1, open_ids, open_logp, ids, scores, done, state.max_length, slots, state.context, cache)
 
@@ -163,6 +168,14 @@ def _answers(state: _State, alpha: float):
     ids = tf.where(finished[:, None], state.ids[:, 0], state.open_ids[:, 0])
     open_score = state.open_logp[:, 0] / length_penalty(state.max_length, alpha)
     return ids, tf.where(finished, state.scores[:, 0], open_score)
+
+
+def _several(state: _State, alpha: float):
+    """The best hypothesis, as `_answers` has it, and the others that finished: ids [B, K, T] and scores [B, K]."""
+    best, score = _answers(state, alpha)
+    there = state.scores[:, 1:] > _NEVER / 2
+    return (tf.concat([best[:, None], tf.where(there[..., None], state.ids[:, 1:], 0)], 1),
+            tf.concat([score[:, None], tf.where(there, state.scores[:, 1:], -math.inf)], 1))
 
 
 def greedy(logits_fn: Callable, inputs: tf.Tensor, max_length: int, eos: int) -> tf.Tensor:

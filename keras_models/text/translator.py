@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models.core.layers import by_name
-from keras_models.text import decoding
+from keras_models.text import attention_maps, decoding
 from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
 
 # Batches that `predict` decodes at once on a CPU, each by its part of the cores. A step of a small model is hundreds of
@@ -44,12 +44,12 @@ class Translator:
         self.stacks = Stacks({layer.name: layer for layer in nets['transformer'].layers}, config)
         self.config, self.inference = config, inference
 
-    def __call__(self, inputs, pack: bool = False):
+    def __call__(self, inputs, pack: bool = False, several: bool = False):
         """Beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
 
         Args:
           inputs: [B, S] ids ending in EOS, padded.
-          pack: as `decoding.beam_search` has it; for what XLA does not compile.
+          pack, several: as `decoding.beam_search` has them; the first for what XLA does not compile.
 
         Returns:
           ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
@@ -63,7 +63,11 @@ class Translator:
                        for d in (c.d_k, c.d_v)) for _ in range(c.N)]
         return decoding.beam_search(
             functools.partial(self._step, self._weights(), pack), (source, source_mask(inputs)), cache,
-            lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack)
+            lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack, several)
+
+    def hypotheses(self, inputs):
+        """The same search, and the K best that ended: ids [B, K, S + extra_length] and scores [B, K], best first."""
+        return self(inputs, several=True)
 
     def _weights(self) -> '_Weights':
         layers, d_model = self.stacks.layers, self.config.d_model
@@ -133,6 +137,9 @@ class Translation(tf.Module):
     Signatures:
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n], and what the tokenizer adds.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
+      explore: `text` [n] -> `alternatives` and `scores` [n, K], all hypotheses of the beam that ended, best first, then
+        '' and -inf; `source` [n, S] and `target` [n, T], the subwords of line and best answer, '' behind their end; and
+        `attention` [n, T, S], where the decoder looked in the source as it wrote each, mean of layers and heads.
 
     Functions, for callers that batch by themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the
     same in shapes that XLA can compile, and `answer`.
@@ -153,7 +160,7 @@ class Translation(tf.Module):
         self._max_input_length = inference.max_input_length
 
     def signatures(self) -> dict:
-        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples, 'explore': self.explore}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
     def encode(self, text):
@@ -186,6 +193,21 @@ class Translation(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
         return self.serve(tf.io.parse_example(examples, {'source': tf.io.FixedLenFeature([], tf.string)})['source'])
+
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
+    def explore(self, text):
+        ids = self.encode(text)['ids']
+        found, scores = self._translator.hypotheses(ids)
+        n, K, T = tf.unstack(tf.shape(found))
+        texts = self.answer(tf.repeat(text, K), tf.reshape(found, [n * K, T]))['text']
+        there = tf.math.is_finite(scores) & (ids[:, :1] != EOS)
+        best = found[:, 0]
+        best = best[:, :tf.reduce_max(tf.reduce_sum(tf.cast(best != PAD, tf.int32), 1))]
+        translator = self._translator
+        return {'alternatives': tf.where(there, tf.reshape(texts, [n, K]), ''), 'scores': scores,
+                'source': self._tokenizer.subwords(ids), 'target': self._tokenizer.subwords(best),
+                'attention': attention_maps.source_attention(translator.stacks.layers, translator.config, ids, best)}
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer, jit: bool) -> tf.Module:

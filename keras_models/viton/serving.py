@@ -42,7 +42,8 @@ class TryOn(tf.Module):
 
     Signatures, [n] strings each; pairs are worked at one by one, so memory does not depend on n:
       serving_default: `image`, the person; `parse`, its parse map; `pose_json`, OpenPose's; `pose_image`, the pose map
-        or '' to have it drawn from that; `cloth` and `cloth_mask` -> `image`, PNG files.
+        or '' to have it drawn from that; `cloth` and `cloth_mask` -> `image_bytes`, PNG files. (By a name that ends
+        so, TensorFlow Serving's REST API knows what is no text.)
       tf_examples: `examples`, serialized tf.Examples with features of these names -> the same.
 
     `look` takes the same of one pair and gives `PICTURES`: the parse in colours and the warped garment, too; `judged`
@@ -87,7 +88,7 @@ class TryOn(tf.Module):
         files = dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask)))
         made = tf.map_fn(lambda row: self._png(self._made(row)['image']), files, parallel_iterations=1,
                          fn_output_signature=tf.string)
-        return {'image': made}
+        return {'image_bytes': made}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):

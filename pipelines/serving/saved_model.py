@@ -35,7 +35,7 @@ def load(path: str):
     try:
         with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
             description = json.loads(file.read())
-        strategy.share_cores(_spec(description).max_concurrent_batches)
+        strategy.share_cores(spec_of(description).max_concurrent_batches)
         model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
         model.description, model.path = description, path
     except (OSError, ValueError, tf.errors.OpError) as error:
@@ -44,15 +44,35 @@ def load(path: str):
     return model
 
 
+def load_version(path: str):
+    """Loads one pushed version for serving, whatever wrote its SavedModel.
+
+    Returns:
+      The model; its `description` is empty where this project did not export it.
+
+    Raises:
+      UserError: its files are not those that were pushed.
+    """
+    check_hashes(path)
+    description: dict = {}
+    if tf.io.gfile.exists(os.path.join(path, DESCRIPTION)):
+        with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
+            description = json.loads(file.read())
+        strategy.share_cores(spec_of(description).max_concurrent_batches)
+    model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
+    model.description = description
+    return model
+
+
 def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
     """Answers of a loaded model, in order, by the batching of the system it is of, which knows a good size, too."""
-    spec = _spec(model.description)
+    spec = spec_of(model.description)
     compiled = jit or model.description['config']['export']['jit']
     size = {'batch_size': batch_size} if batch_size else {}
     return spec.predict(model, inputs, **size, jit=compiled)
 
 
-def _spec(description: dict) -> ModelSpec:
+def spec_of(description: dict) -> ModelSpec:
     """The system a model is of."""
     name = description['model_module']
     if not re.fullmatch(r'keras_models(\.\w+)+', name):

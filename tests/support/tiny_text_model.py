@@ -5,6 +5,7 @@ import os
 
 import tensorflow as tf
 
+from pipelines import export
 from pipelines.serving import pusher
 
 WARMUP = os.path.join('assets.extra', 'tf_serving_warmup_requests')
@@ -29,8 +30,7 @@ def save(folder, suffix):
     module, path = Shouter(suffix), os.path.join(folder, str(ord(suffix)))
     tf.saved_model.save(module, path, signatures={'serving_default': module.serve})
     os.makedirs(os.path.join(path, 'assets.extra'))
-    with tf.io.TFRecordWriter(os.path.join(path, WARMUP)) as writer:
-        writer.write(b'a request')
+    export.write_warmup(path, 'shouter', [{'text': 'a request'}])
     return path
 
 

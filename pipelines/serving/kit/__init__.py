@@ -1,4 +1,4 @@
-"""What a server and its users need beside the model: `<destination>.kit/`, a README and two clients.
+"""What a server and its users need beside the model: `<destination>.kit/`, a README and clients.
 
 `README.md.j2` is filled in from the SavedModel's own signatures; the clients are plain files, copied as they are.
 """
@@ -14,9 +14,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from data_prep.core import records
 
-CLIENTS = ('rest_client.py', 'grpc_client.py')
-# What the clients can ask: the one input of `serving_default` they fill in, and the outputs they print.
-ASKED = {'text': {'text'}, 'image': {'labels', 'descriptions', 'probabilities'}}
+# What the clients can ask: by a name for it, the inputs of `serving_default` they fill in, the outputs they read, and
+# the clients.
+ASKED = {'text': ({'text'}, {'text'}, ('rest_client.py', 'grpc_client.py')),
+         'image': ({'image'}, {'labels', 'descriptions', 'probabilities'}, ('rest_client.py', 'grpc_client.py')),
+         'try_on': ({'image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask'}, {'image_bytes'},
+                    ('rest_client.py', 'try_on_client.py'))}
 
 
 def write(saved_model_dir: str, destination: str, command: str) -> str:
@@ -34,7 +37,7 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
     tf.io.gfile.makedirs(folder)
     signatures = _signatures(saved_model_dir)
     asked = _asked(**signatures.get('serving_default', {'inputs': {}, 'outputs': {}}))
-    files = {name: _template(name) for name in CLIENTS if asked}
+    files = {name: _template(name) for name in (ASKED[asked][2] if asked else ())}
     files['README.md'] = _readme(destination, command, signatures, asked)
     for name, text in files.items():
         records.write_atomically(os.path.join(folder, name), text.encode())
@@ -42,8 +45,9 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
 
 
 def _asked(inputs: dict, outputs: dict) -> str:
-    """The input the clients send to a model with this signature, or nothing."""
-    return next((name for name, answers in ASKED.items() if {*inputs} == {name} and answers <= {*outputs}), '')
+    """What the clients can ask a model with this signature, or nothing."""
+    return next((name for name, (takes, answers, _) in ASKED.items() if {*inputs} == takes and answers <= {*outputs}),
+                '')
 
 
 def _template(name: str) -> str:
@@ -60,7 +64,7 @@ def _readme(destination: str, command: str, signatures: dict, asked: str) -> str
         name=name, destination=destination, remote=remote, signatures=signatures, asked=asked,
         tensorflow=tf.__version__, base_path=shlex.quote(f'MODEL_BASE_PATH={posixpath.dirname(destination)}'),
         mount=shlex.quote(f'type=bind,source={destination},target=/models/{name},readonly'),
-        push=f'{command} --set {shlex.quote(f"push.destination={destination}")}')
+        serve=shlex.quote(destination), push=f'{command} --set {shlex.quote(f"push.destination={destination}")}')
 
 
 def model_name(destination: str) -> str:

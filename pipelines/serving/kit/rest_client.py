@@ -24,11 +24,16 @@ def parser(description):
     flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('lines', nargs='*', metavar='LINE', help='text to send (default: standard input, by lines)')
     flags.add_argument('--pictures', action='store_true', help='the lines are names of JPEG or PNG files to classify')
+    flags.add_argument('--batch_size', type=int, help='lines a request (default: 32, of pictures 1)')
+    model_flags(flags)
+    return flags
+
+
+def model_flags(flags, timeout=60):
+    """The flags that say which model is asked, and how long its answer may take."""
     flags.add_argument('--model', default=pathlib.Path(__file__).resolve().parent.name.removesuffix('.kit'),
                        help='name the model is served under (default: %(default)s, from this folder\'s name)')
-    flags.add_argument('--batch_size', type=int, help='lines a request (default: 32, of pictures 1)')
-    flags.add_argument('--timeout', type=float, default=60, help='seconds for a request (default: %(default)s)')
-    return flags
+    flags.add_argument('--timeout', type=float, default=timeout, help='seconds for a request (default: %(default)s)')
 
 
 def run(args, predict):
@@ -81,18 +86,19 @@ def content(file):
         sys.exit(f'error: {file} cannot be read ({reason}); give names of JPEG or PNG files.')
 
 
-def predict_rest(url, name, values, timeout):
+def predict_rest(url, inputs, timeout):
     """Asks TensorFlow Serving's REST interface, in its column format.
 
     Args:
       url: the model's, as http://localhost:8501/v1/models/name.
-      name: the input's.
-      values: strings or bytes.
+      inputs: name -> values, strings or bytes.
+
+    Returns:
+      The outputs: name -> values, or the values alone where there is one output.
     """
-    values = [{'b64': base64.b64encode(value).decode()} if isinstance(value, bytes) else value for value in values]
-    body = json.dumps({'inputs': {name: values}}).encode()
+    body = json.dumps({'inputs': {name: [encoded(value) for value in values] for name, values in inputs.items()}})
     request = urllib.request.Request(  # noqa: S310 (its user gives the URL)
-        f'{url}:predict', body, {'Content-Type': 'application/json'})
+        f'{url}:predict', body.encode(), {'Content-Type': 'application/json'})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310 (as above)
             return json.load(response)['outputs']
@@ -110,12 +116,17 @@ def predict_rest(url, name, values, timeout):
         sys.exit(f'error: {url} does not answer as TensorFlow Serving does; see that --url is its REST port.')
 
 
+def encoded(value):
+    """Bytes as the JSON object that stands for them."""
+    return {'b64': base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
 def main():
     flags = parser(__doc__)
     flags.add_argument('--url', default='http://localhost:8501', help='the server (default: %(default)s)')
     args = flags.parse_args()
     url = f'{args.url.rstrip("/")}/v1/models/{args.model}'
-    run(args, lambda name, values: predict_rest(url, name, values, args.timeout))
+    run(args, lambda name, values: predict_rest(url, {name: values}, args.timeout))
 
 
 if __name__ == '__main__':

@@ -1,0 +1,305 @@
+"""The models a server has: which versions are loaded, and how another takes over without a request failing."""
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import gc
+import glob
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import UserError
+from pipelines.core import artifacts
+from pipelines.serving import pusher, saved_model, signatures
+from pipelines.serving.batching import Batcher, Limits
+from pipelines.serving.failure import Failure, invalid, of_model
+from pipelines.serving.kit import model_name
+from pipelines.serving.layout import WARMUP
+from pipelines.serving.monitoring import Monitor
+from pipelines.serving.signatures import Signature
+
+START, LOADING, AVAILABLE, UNLOADING, END = 'START', 'LOADING', 'AVAILABLE', 'UNLOADING', 'END'
+RETRY = 60  # seconds until a version that could not be loaded is tried again
+COMPILED_SIZES = (1, 8, 64)  # rows of a batch, for models that XLA compiled: every other number compiles anew
+
+
+@dataclasses.dataclass(eq=False)
+class Version:
+    """One version of a model and where it is in its life, in TensorFlow Serving's words.
+
+    Attributes:
+      error: why it could not be loaded.
+      users: requests that have it.
+    """
+    name: str
+    number: int
+    path: str
+    state: str = START
+    error: str = ''
+    model: Any = None
+    definitions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    signatures: dict[str, Signature] = dataclasses.field(default_factory=dict)
+    batchers: dict[str, Batcher] = dataclasses.field(default_factory=dict)
+    users: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def description(self) -> dict:
+        return self.model.description
+
+    def signature(self, name: str, code: str = 'INVALID_ARGUMENT') -> Signature:
+        """Returns a signature; its absence has another code over REST than over gRPC, as in TensorFlow Serving."""
+        if name not in self.signatures:
+            raise Failure(code, f'Serving signature name: "{name}" not found in signature def'
+                          if code == 'INVALID_ARGUMENT' else f'Serving signature key "{name}" not found.')
+        return self.signatures[name]
+
+
+@dataclasses.dataclass(eq=False)
+class Model:
+    """A destination of pushes, as it is served: versions by number, labels of versions, and the one that answers."""
+    name: str
+    destination: str
+    labels: dict[str, int] = dataclasses.field(default_factory=dict)
+    versions: dict[int, Version] = dataclasses.field(default_factory=dict)
+
+    def find(self, number: int | None = None, label: str | None = None) -> Version:
+        """Returns the version a request means: the latest unless it names one.
+
+        Raises:
+          Failure: it is not there, in TensorFlow Serving's words.
+        """
+        if label is not None:
+            if label not in self.labels:
+                raise invalid(f'Unrecognized servable version label: {label}')
+            number = self.labels[label]
+        available = [each for each in self.versions.values() if each.state == AVAILABLE]
+        if number is None and available:
+            return max(available, key=lambda each: each.number)
+        for version in available:
+            if version.number == number:
+                return version
+        asked = f'Latest({self.name})' if number is None else f'Specific({self.name}, {number})'
+        raise Failure('NOT_FOUND', f'Servable not found for request: {asked}')
+
+
+class Models:
+    """All models of a server; runs on its event loop.
+
+    Args:
+      find: gives the destinations by name; called again at every look, so that models pushed later appear.
+      workers: of the pool that computes batches.
+      keep: versions of each model that stay loaded, the newest first.
+      labels: by model, versions by label.
+      limits: of every batcher, but for the workers and sizes, which are the model's.
+    """
+
+    def __init__(self, find: Callable[[], dict[str, str]], limits: Limits, monitor: Monitor, workers: int,
+                 keep: int = 1, labels: dict[str, dict[str, int]] | None = None):
+        self.models: dict[str, Model] = {}
+        self.monitor = monitor
+        self.pool = concurrent.futures.ThreadPoolExecutor(workers, 'compute')
+        self._loader = concurrent.futures.ThreadPoolExecutor(1, 'load')
+        self._find, self._limits, self._keep, self._labels = find, limits, keep, labels or {}
+        self._unloading: set[asyncio.Task] = set()
+        self._calls = 0
+
+    def get(self, name: str) -> Model:
+        if name not in self.models:
+            raise Failure('NOT_FOUND', f'Servable not found for request: Latest({name})')
+        return self.models[name]
+
+    @contextlib.contextmanager
+    def use(self, name: str, number: int | None = None, label: str | None = None) -> Iterator[Version]:
+        """Gives the version a request means, which stays loaded as long as it is used."""
+        if name not in self.models and number is not None:
+            raise Failure('NOT_FOUND', f'Servable not found for request: Specific({name}, {number})')
+        version = self.get(name).find(number, label)
+        version.users += 1
+        try:
+            yield version
+        finally:
+            version.users -= 1
+
+    async def predict(self, version: Version, signature: str, inputs: Mapping[str, np.ndarray],
+                      timeout: float) -> dict[str, np.ndarray]:
+        """Computes a signature's outputs, together with other requests if it takes rows."""
+        version.signatures[signature].check(inputs)
+        batcher = version.batchers[signature]
+        count = signatures.rows(inputs) if version.signatures[signature].takes_rows else None
+        if count:
+            return await batcher.submit(inputs, count, timeout)
+        try:
+            return await self.call(timeout, _run, version.model.signatures[signature], inputs)
+        except Exception as error:
+            raise of_model(error) from error
+
+    async def call(self, timeout: float, function: Callable, *arguments):
+        """Runs anything that computes on a thread of the pool, unless too much waits for one."""
+        if self._calls >= self._limits.queue // 16:
+            raise Failure('RESOURCE_EXHAUSTED', f'{self._calls} requests are computed or wait; try again later.', 1)
+        deadline = time.monotonic() + timeout
+
+        def begin():
+            if time.monotonic() > deadline:
+                raise Failure('UNAVAILABLE', f'No worker was free for {timeout:g} s; try again later.', 1)
+            return function(*arguments)
+        self._calls += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, begin)
+        finally:
+            self._calls -= 1
+
+    async def look(self) -> None:
+        """Looks once for versions pushed or rolled back since the last time, and loads them."""
+        loop = asyncio.get_running_loop()
+        for name, destination in (await loop.run_in_executor(self._loader, self._find)).items():
+            model = self.models.get(name)
+            if model is None:
+                model = self.models[name] = Model(name, destination, self._labels.get(name, {}))
+            while wanted := await loop.run_in_executor(self._loader, self._wanted, model):
+                for version in wanted:
+                    await self._load(model, version)
+            self._unload(model)
+
+    def _wanted(self, model: Model) -> list[Version]:
+        """Versions to load now, the newest first; older ones too, as long as newer ones cannot be loaded."""
+        wanted, kept = [], 0
+        for found in reversed(pusher.versions(model.destination)):
+            version = model.versions.get(found.number)
+            labelled = found.number in model.labels.values()
+            if kept >= self._keep and not labelled:
+                continue
+            if version is None or version.state == END and time.monotonic() >= version.retry_at:
+                if not found.loadable:  # a push to an object store is under way
+                    continue
+                wanted.append(Version(model.name, found.number, found.path))
+            elif version.state == END:
+                continue
+            kept += 1
+        return wanted
+
+    async def _load(self, model: Model, version: Version) -> None:
+        version.state = LOADING
+        model.versions[version.number] = version
+        start = time.monotonic()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._loader, self._read, version)
+        except Exception as error:  # another version goes on answering, whatever is wrong with this one
+            version.state, version.error, version.model = END, str(error), None
+            version.retry_at = time.monotonic() + RETRY
+            print(f'serve: {model.name} version {version.number} is not served: {error}', flush=True)
+            return
+        version.state = AVAILABLE
+        print(f'serve: {model.name} version {version.number} is served, loaded in '
+              f'{time.monotonic() - start:.1f} s.', flush=True)
+
+    def _read(self, version: Version) -> None:
+        """Checks, loads and warms up a version; on the loader's thread."""
+        version.model = saved_model.load_version(version.path)
+        version.definitions = signatures.definitions(version.path)
+        known = signatures.read(version.definitions)
+        version.signatures = {name: known[name] for name in known if name in version.model.signatures}
+        jit, workers = False, 1
+        if version.description:
+            jit = version.description['config']['export']['jit']
+            workers = saved_model.spec_of(version.description).at_once
+        limits = dataclasses.replace(self._limits, workers=workers, sizes=COMPILED_SIZES if jit else ())
+        for name in version.signatures:
+            run = functools.partial(_run, version.model.signatures[name])
+            version.batchers[name] = Batcher(run, self.pool, limits, self.monitor, version.name)
+        for name, inputs in warmup_requests(version.path):
+            for size in limits.sizes or (1,):
+                _run(version.model.signatures[name], {key: np.repeat(value, size, 0) for key, value in inputs.items()})
+
+    def _unload(self, model: Model) -> None:
+        """Lets go of versions that newer ones replace."""
+        available = sorted((each for each in model.versions.values() if each.state == AVAILABLE),
+                           key=lambda each: -each.number)
+        for version in available[self._keep:]:
+            if version.number not in model.labels.values():
+                version.state = UNLOADING
+                task = asyncio.get_running_loop().create_task(self._release(model, version))
+                self._unloading.add(task)
+                task.add_done_callback(self._unloading.discard)
+        for version in sorted(model.versions.values(), key=lambda each: -each.number)[self._keep + 8:]:
+            if version.state == END:  # the status tells of the last ones
+                del model.versions[version.number]
+
+    async def _release(self, model: Model, version: Version) -> None:
+        """Waits until nobody uses a version, then frees its memory."""
+        while version.users:
+            await asyncio.sleep(0.05)
+        for batcher in version.batchers.values():
+            await batcher.drain()
+        version.batchers, version.signatures, version.definitions = {}, {}, {}
+        version.model, version.state = None, END
+        await asyncio.get_running_loop().run_in_executor(self._loader, gc.collect)  # functions refer to each other
+        print(f'serve: {model.name} version {version.number} is no longer served.', flush=True)
+
+    async def drain(self) -> None:
+        """Returns when all requests have been answered."""
+        for model in self.models.values():
+            for version in [*model.versions.values()]:
+                while version.users:
+                    await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        self._loader.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Calls a signature's function with arrays of its types."""
+    specs = function.structured_input_signature[1]
+    outputs = function(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
+    return {name: value.numpy() if value.shape.rank else np.array(value.numpy(), object if value.dtype == tf.string
+                                                                  else None) for name, value in outputs.items()}
+
+
+def warmup_requests(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Signature and inputs of the requests that were exported with a version, to be played before it answers."""
+    from tensorflow_serving.apis import prediction_log_pb2
+    file = os.path.join(path, WARMUP)
+    if not tf.io.gfile.exists(file):
+        return
+    for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        yield request.model_spec.signature_name or signatures.DEFAULT, {
+            name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+
+
+def pushed(root: str = 'runs') -> dict[str, str]:
+    """The destinations that pipelines below `root` have pushed to, by the names requests use."""
+    found: dict[str, str] = {}
+    records = glob.glob(os.path.join(root, '*', 'push', '*', 'pushed_model', 'pushed_model.json'))
+    for record in sorted(records, key=os.path.getmtime):
+        with open(record, encoding='utf-8') as file:
+            found[record] = json.load(file)['destination']
+    folders = [folder.rstrip('/') for folder in glob.glob(os.path.join(root, '*', 'serving', '*', ''))]
+    destinations = dict.fromkeys(os.path.normpath(each) if '://' not in each else each
+                                 for each in (*folders, *found.values()) if not each.endswith('.kit'))
+    return named(each for each in destinations if artifacts.version_folders(each))
+
+
+def named(destinations) -> dict[str, str]:
+    """Destinations by model name.
+
+    Raises:
+      UserError: two have the same name.
+    """
+    result: dict[str, str] = {}
+    for destination in destinations:
+        name = model_name(destination.rstrip('/'))
+        if result.setdefault(name, destination) != destination and \
+                os.path.realpath(result[name]) != os.path.realpath(destination):
+            raise UserError(f'{result[name]} and {destination} would both be served as {name}; name the one to serve: '
+                            f'`python -m pipelines.serve {destination}`.')
+    return result

@@ -1,0 +1,166 @@
+"""The page at `/`: a card for each model, and for each kind of model a way to try it.
+
+HTML is written here by Jinja2; the JavaScript and the styles are files of `static/`, sent as they are. What is uploaded
+is answered and forgotten: nothing is written anywhere.
+"""
+import importlib.resources
+import json
+import time
+from collections.abc import Callable
+
+import jinja2
+from aiohttp import web
+
+from data_prep import UserError
+from pipelines.serving.failure import Failure, invalid
+from pipelines.serving.models import AVAILABLE, Model, Version
+from pipelines.serving.page import cards, people, pictures, play, text
+
+_TYPES = {'css': 'text/css', 'js': 'text/javascript', 'svg': 'image/svg+xml'}
+_KINDS = {'text': text, 'tree': text, 'image': pictures, 'try_on': people, 'play': play}
+# A report is one page with its styles inside, and without scripts.
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+
+
+class Page:
+    """Handlers of one server's page.
+
+    Args:
+      server: gives the models, the bounds and the settings.
+    """
+
+    def __init__(self, server):
+        self._server, self._models = server, server.models
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader('pipelines.serving.page'), undefined=jinja2.StrictUndefined, autoescape=True,
+            trim_blocks=True, lstrip_blocks=True)
+        folder = importlib.resources.files(__name__) / 'static'
+        self._static = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.split('.')[-1] in _TYPES}
+        self._cards = cards.Cards(self._models)
+        self._rooms = play.Rooms()
+        self._people = people.Wardrobe(server.settings.samples)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get('/', self.index), web.get('/static/{name}', self.static), web.get('/page/models', self.status),
+                web.get('/models/{model}', self.model), web.get('/models/{model}/report', self.report),
+                web.get('/models/{model}/pictures/{kind}/{number}', self.picture),
+                web.post('/models/{model}/try/{action}', self.act)]
+
+    async def index(self, request: web.Request) -> web.Response:
+        found = [await self._cards.of(model, version) for model, version in self._served()]
+        return self._html('index.html.j2', cards=found, server=self._server.addresses)
+
+    async def model(self, request: web.Request) -> web.Response:
+        model, version = self._find(request)
+        card = await self._cards.of(model, version)
+        examples = await self._models.call(self._server.settings.bounds.wait, _examples, version, card['kind'])
+        return self._html('model.html.j2', card=card, examples=examples, rest=self._server.addresses['rest'])
+
+    async def status(self, request: web.Request) -> web.Response:
+        """Which versions answer now, so that an open page can tell of a change."""
+        return _json({model.name: version.number for model, version in self._served()})
+
+    async def static(self, request: web.Request) -> web.Response:
+        name = request.match_info['name']
+        if name not in self._static:  # a look in a table: no path is opened
+            raise web.HTTPNotFound
+        return web.Response(body=self._static[name], content_type=_TYPES[name.split('.')[-1]], charset='utf-8',
+                            headers={'Cache-Control': 'no-cache'})
+
+    async def report(self, request: web.Request) -> web.Response:
+        model, version = self._find(request)
+        page = await self._cards.report(model, version)
+        if page is None:
+            raise web.HTTPNotFound(text='There is no report of this model on this machine.')
+        return web.Response(body=page, content_type='text/html', charset='utf-8',
+                            headers={'Content-Security-Policy': _REPORT_POLICY})
+
+    async def picture(self, request: web.Request) -> web.Response:
+        """A picture of the examples, or of the people and garments to choose from."""
+        model, version = self._find(request)
+        kind, number = request.match_info['kind'], request.match_info['number']
+        if not number.isdecimal() or len(number) > 6:
+            raise web.HTTPNotFound
+        if kind == 'example':
+            found = await self._models.call(self._server.settings.bounds.wait, pictures.example, version, int(number))
+        else:
+            found = await self._models.call(self._server.settings.bounds.wait, self._people.picture, model, version,
+                                            kind, int(number))
+        if found is None:
+            raise web.HTTPNotFound
+        return web.Response(body=found, content_type='image/png' if found.startswith(b'\x89PNG') else 'image/jpeg',
+                            headers={'Cache-Control': 'private, max-age=60'})
+
+    async def act(self, request: web.Request) -> web.Response:
+        """What a visitor does on a model's page: a body of JSON, or of a picture's bytes, and an answer in JSON."""
+        start, model, _ = time.monotonic(), *self._find(request)
+        action = request.match_info['action']
+        body = await self._server.rest.read(request)
+        with self._models.use(model.name) as version:
+            kind = cards.kind(version)
+            handler: Callable | None = getattr(_KINDS.get(kind), 'ACTIONS', {}).get(action)
+            if handler is None:
+                raise web.HTTPNotFound
+            given = body if request.content_type.startswith(('image/', 'application/octet')) else _object(body)
+            try:
+                answer = await handler(self, model, version, given)
+            except (UserError, KeyError, TypeError, IndexError) as error:
+                what = f'{error.args[0]} is missing' if isinstance(error, KeyError) else str(error)
+                raise invalid(what) from error
+            self._models.monitor.request(model.name, 'OK', action, 'PAGE', time.monotonic() - start)
+            return _json({**answer, 'version': version.number,
+                          'milliseconds': round(1000 * (time.monotonic() - start))})
+
+    # What the kinds use.
+
+    async def predict(self, version: Version, signature: str, inputs: dict) -> dict:
+        return await self._models.predict(version, signature, inputs, self._server.settings.bounds.wait)
+
+    async def call(self, function: Callable, *arguments):
+        return await self._models.call(self._server.settings.bounds.wait, function, *arguments)
+
+    @property
+    def cards(self) -> cards.Cards:
+        return self._cards
+
+    @property
+    def rooms(self) -> 'play.Rooms':
+        return self._rooms
+
+    @property
+    def people(self) -> 'people.Wardrobe':
+        return self._people
+
+    def _served(self) -> list[tuple[Model, Version]]:
+        return [(model, model.find()) for _, model in sorted(self._models.models.items())
+                if any(version.state == AVAILABLE for version in model.versions.values())]
+
+    def _find(self, request: web.Request) -> tuple[Model, Version]:
+        try:
+            model = self._models.get(request.match_info['model'])
+            return model, model.find()
+        except Failure as failure:
+            raise web.HTTPNotFound(text=failure.message) from failure
+
+    def _html(self, name: str, **values) -> web.Response:
+        return web.Response(text=self._templates.get_template(name).render(values), content_type='text/html',
+                            headers={'Cache-Control': 'no-store'})
+
+
+def _examples(version: Version, kind: str) -> list:
+    return _KINDS[kind].examples(version) if kind in _KINDS else []
+
+
+def _object(body: bytes) -> dict:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise invalid('The body is no JSON.') from error
+    if not isinstance(found, dict):
+        raise invalid('The body is no JSON object.')
+    return found
+
+
+def _json(value: dict) -> web.Response:
+    return web.Response(text=json.dumps(value, ensure_ascii=False, allow_nan=False), content_type='application/json',
+                        headers={'Cache-Control': 'no-store'})

@@ -1,0 +1,153 @@
+"""Try-on: whom and what to choose from, one's own sample, and the pictures that are made."""
+import base64
+import binascii
+import functools
+import glob
+import os
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from data_prep import tryon
+from data_prep.core import records
+from data_prep.people import pairs_files, sample_people
+from pipelines.core import artifacts
+from pipelines.serving import guard
+from pipelines.serving.failure import Failure, invalid
+from pipelines.serving.models import Model, Version, warmup_requests
+from pipelines.serving.saved_model import spec_of
+
+FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
+PERSON = ('image', 'parse', 'pose_json', 'pose_image')
+MADE, TESTED = 8, 16  # people of each kind to choose from
+_NAMES = {'image': 'image', 'parse': 'parse', 'keypoints': 'pose_json', 'pose': 'pose_image', 'cloth': 'cloth',
+          'cloth_mask': 'cloth_mask'}  # of `tryon_files` -> the model's
+
+
+def examples(version: Version) -> list:
+    return []  # the page asks for people and garments itself
+
+
+class Wardrobe:
+    """People and garments by model; what is shown first is made, so that nobody's photograph is.
+
+    Args:
+      folder: one in VITON-HD's layout to show besides, or ''.
+    """
+
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._found: dict[tuple[str, int], list[dict]] = {}
+
+    def samples(self, model: Model, version: Version) -> list[dict]:
+        """All samples of a version: `from`, and the six files by name."""
+        key = model.name, version.number
+        if key not in self._found:
+            self._found = {each: found for each, found in self._found.items() if each[0] != model.name}
+            self._found[key] = [*_made(tuple(_size(version))), *_tested(model), *_own(self._folder)]
+        return self._found[key]
+
+    def picture(self, model: Model, version: Version, kind: str, number: int) -> bytes | None:
+        """The picture of a person or a garment."""
+        samples = self.samples(model, version)
+        if kind not in ('person', 'garment') or number >= len(samples):
+            return None
+        return samples[number]['image' if kind == 'person' else 'cloth']
+
+
+def _size(version: Version) -> list[int]:
+    return list(version.description['config']['input'].get('size') or [256, 192])
+
+
+@functools.lru_cache(4)
+def _made(size: tuple[int, int]) -> list[dict]:
+    with tempfile.TemporaryDirectory() as folder:
+        *_, pairs = sample_people.write_people(folder, 0, MADE, size, seed=7)
+        return _of_pairs(pairs, 'made')
+
+
+def _of_pairs(pairs: str, origin: str) -> list[dict]:
+    folders, found = pairs_files.folders(pairs_files.root(pairs)), []
+    for pair in pairs_files.pairs(pairs):
+        if not pair.reason and len(found) < TESTED:
+            try:
+                files = pairs_files.read(folders, pair.person, pair.garment)
+            except pairs_files.Refused:
+                continue
+            found.append({'from': origin, **dict.fromkeys(FILES, b''),
+                          **{_NAMES[key]: file.content for key, file in files.items()}})
+    return found
+
+
+def _tested(model: Model) -> list[dict]:
+    """The first people of the test set the pipeline prepared, if it is still there."""
+    root = artifacts.root_of(os.path.join(model.destination, '.'))
+    folders = sorted(glob.glob(os.path.join(root, 'prepare', '*', 'examples')), key=os.path.getmtime) if root else []
+    if not folders:
+        return []
+    try:
+        split = records.open_split(folders[-1], 'test')
+        inputs, _ = tryon.examples(split.read(range(min(TESTED, len(split)))))
+    except (ValueError, OSError, tf.errors.OpError):
+        return []
+    return [{'from': 'test', **each} for each in inputs]
+
+
+def _own(folder: str) -> list[dict]:
+    files = sorted(glob.glob(os.path.join(folder, '*pairs.txt'))) if folder else []
+    return [sample for file in files for sample in _of_pairs(file, 'own')]
+
+
+async def choose(page, model: Model, version: Version, given: dict) -> dict:
+    """Lists whom and what there is to choose from."""
+    samples = await page.call(page.people.samples, model, version)
+    first = await page.call(lambda: len(list(warmup_requests(version.path))))
+    return {'samples': [{'number': n, 'from': sample['from']} for n, sample in enumerate(samples)], 'warmed': first}
+
+
+async def wear(page, model: Model, version: Version, given: dict) -> dict:
+    """Makes the picture of a person in a garment, of which each is a number, or files of one's own."""
+    samples = await page.call(page.people.samples, model, version)
+    files = {}
+    for what, names in (('person', PERSON), ('garment', ('cloth', 'cloth_mask'))):
+        chosen = given[what]
+        if isinstance(chosen, int) and 0 <= chosen < len(samples):
+            files.update({name: samples[chosen][name] for name in names})
+        elif isinstance(chosen, dict):
+            files.update({name: _decoded(name, chosen.get(name, '')) for name in names})
+        else:
+            raise invalid(f'{what} is none of those there are.')
+    for name, title in (('image', 'picture of the person'), ('parse', 'parse map (image-parse)'),
+                        ('pose_json', 'OpenPose file (openpose-json)'), ('cloth', 'picture of the garment'),
+                        ('cloth_mask', 'garment mask (cloth-mask)')):
+        if not files[name]:
+            raise invalid(f'The {title} is missing.')
+    await page.call(guard.check, {name: np.array([value], object) for name, value in files.items()},
+                    version.description)
+    found = await page.call(_worn, version, files)
+    if found['error']:
+        raise invalid(_in_words(found['error']))
+    return {name: base64.b64encode(found[name]).decode() for name in ('image', 'parse', 'warped')}
+
+
+def _worn(version: Version, files: dict) -> dict:
+    predict: Callable = spec_of(version.description).predict
+    [found] = predict(version.model, [files])
+    return found
+
+
+def _in_words(reason: str) -> str:
+    """Why a sample cannot be used; what a model says is about its files."""
+    return f'This sample cannot be used: {reason[:1].lower()}{reason[1:]}'.rstrip('.') + '.'
+
+
+def _decoded(name: str, value) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise Failure('INVALID_ARGUMENT', f'{name} is no base64.') from error
+
+
+ACTIONS = {'people': choose, 'wear': wear}

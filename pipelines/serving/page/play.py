@@ -1,0 +1,252 @@
+"""The learning machine: a board to play on against the pushed machine, and a school for a copy of it.
+
+The pushed machine learns nothing and its mechanic's view is open: the memories that voted. In the school a visitor is
+the schoolmaster of a copy of his own, who has two keys and words and is "forbidden any detailed knowledge of the inner
+workings" (Turing).
+"""
+import collections
+import secrets
+import threading
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
+from keras_models.turing import games
+from keras_models.turing.lessons import Term, examine, lesson, opponents, trial
+from pipelines.serving.failure import Failure, invalid
+from pipelines.serving.models import Version
+
+ROOMS = 16  # schools at the same time; the one left longest is given up
+IDLE = 30 * 60  # seconds
+PAPERS = 64  # positions of an examination
+_ROW = np.zeros(1, np.int32)
+
+
+def examples(version: Version) -> list:
+    return []
+
+
+class Room:
+    """A copy of a machine that goes on learning, and what was seen of it so far."""
+
+    def __init__(self, version: Version):
+        self.machine, self.lock, self.used = _copy(version), threading.Lock(), time.monotonic()
+        self.game, self.lessons = self.machine.game, 0
+        self._terms: dict[str, Any] = {}
+        self._move = tf.function(lambda board: self.machine.move(_ROW, board, tf.constant([True])), autograph=False)
+        self._papers = _papers(self.game)
+        self._examine = tf.function(self._examined, autograph=False)
+        self.marks = [self.mark()]
+
+    def move(self, board: np.ndarray) -> int:
+        return int(self._move(tf.constant(board[None]))[0])
+
+    def press(self, signal: int) -> None:
+        self.machine.feel(_ROW, tf.constant([signal]))
+
+    def hear(self, words: str, board: np.ndarray) -> list[dict]:
+        """Every word is heard; what it always came with shows on the machine's face."""
+        heard = []
+        for word in words.lower().split()[:10]:
+            number = tf.constant([zlib.crc32(word.encode()) & 0x3FFFFFFF])
+            felt = int(self.machine.recognise(_ROW, self.machine.WORD, number)[0])
+            self.machine.hear(_ROW, number, tf.constant(board[None]), tf.constant([True]))
+            heard.append({'word': word, 'felt': felt})
+        return heard
+
+    def teach(self, against: str, count: int) -> None:
+        """Gives lessons of a kind, of which each ends with a key."""
+        if against not in self._terms:
+            term = Term(against, 1)  # type: ignore[arg-type]
+            self._terms[against] = tf.function(lambda number, seed: lesson(self.machine, term, number, seed),
+                                               autograph=False)
+        for _ in range(count):
+            self._terms[against](tf.constant(self.lessons), tf.constant([29, self.lessons]))
+            self.lessons += 1
+
+    def mark(self) -> float:
+        """How well it does now, 0 to 1, with nothing learned by it: of positions the share with a best move, or, of a
+        game nobody plays perfectly, of games against chance the share won."""
+        return round(float(self._examine()), 4)
+
+    def _examined(self):
+        if self._papers is None:
+            return trial(self.machine, 'random', 16, tf.constant([5, 5]))[0, 2]
+        return examine(self.machine, *self._papers)[0]
+
+
+class Rooms:
+    """Schools by their keys, which nobody can guess."""
+
+    def __init__(self):
+        self._rooms: collections.OrderedDict[str, Room] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, version: Version) -> str:
+        room, key = Room(version), secrets.token_urlsafe(16)
+        with self._lock:
+            for old, other in list(self._rooms.items()):
+                if time.monotonic() - other.used > IDLE or len(self._rooms) >= ROOMS:
+                    del self._rooms[old]
+            self._rooms[key] = room
+        return key
+
+    def get(self, key) -> Room:
+        with self._lock:
+            if not isinstance(key, str) or key not in self._rooms:
+                raise Failure('NOT_FOUND', 'This school has closed; open another one.')
+            self._rooms.move_to_end(key)
+            room = self._rooms[key]
+        room.used = time.monotonic()
+        return room
+
+
+def _game(version: Version):
+    return games.make(*_of_game(version))
+
+
+def _of_game(version: Version) -> tuple[str, dict]:
+    """Name and options, which a configuration has of the model or, left out there, of the data."""
+    config = version.description['config']
+    model, data = config['model'], config.get('data', {})
+    return (model.get('game') or data.get('game') or 'noughts', model.get('options') or data.get('options') or {})
+
+
+def _copy(version: Version) -> Machines:
+    """A population of one with all that the exported machine remembers."""
+    name, options = _of_game(version)
+    own = {key: value for key, value in version.description['config']['model'].items()
+           if key in Config.__dataclass_fields__ and key not in ('game', 'options', 'machines')}
+    made = Machines(Config(**own, machines=1, game=name, options=options))
+    theirs = version.model._machine  # noqa: SLF001 (what the exported module holds is saved under its own names)
+    for name in ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
+                 'read'):
+        getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
+    return made
+
+
+def _papers(game):
+    """Positions of random play and their best moves; None where nobody knows those."""
+    if 'perfect' not in opponents(game):
+        return None
+    boards, board = [], game.start(tf.constant([3, 1]), PAPERS)
+    for turn in range(min(6, game.most_turns)):
+        boards.append(board)
+        legal = game.legal(board)
+        draw = tf.random.stateless_uniform(tf.shape(legal), [turn, 9])
+        board = game.play(board, tf.argmax(tf.where(legal, draw, -1.0), 1, tf.int32))
+    boards = tf.concat(boards, 0)
+    boards = tf.random.experimental.stateless_shuffle(tf.boolean_mask(boards, ~game.result(boards)[0]), [1, 1])[:PAPERS]
+    return boards, game.best(boards)
+
+
+def _board(game, given) -> np.ndarray:
+    """A board that a visitor sent.
+
+    Raises:
+      Failure: it is none of this game.
+    """
+    if not (isinstance(given, list) and len(given) == game.size and all(type(each) is int and abs(each) < 1000
+                                                                       for each in given)):
+        raise invalid('board is no position of this game.')
+    board = np.array(given, np.int32)
+    try:
+        again = game.read(game.write(tf.constant(board[None]))).numpy()[0]
+    except tf.errors.OpError as error:
+        raise invalid('board is no position of this game.') from error
+    men = game.points if _is_go(game) else game.size  # of Go the text has not the ko, the passes and the turns
+    if not np.array_equal(again[:men], board[:men]):
+        raise invalid('board is no position of this game.')
+    return board
+
+
+def _is_go(game) -> bool:
+    return hasattr(game, 'greedy')
+
+
+def _state(game, board: np.ndarray) -> dict:
+    """A board as the page draws it: as the player to move sees it, what is legal, and whether it is over."""
+    over, outcome = (part.numpy()[0] for part in game.result(tf.constant(board[None])))
+    legal = game.legal(tf.constant(board[None])).numpy()[0]
+    return {'board': board.tolist(), 'over': bool(over), 'outcome': int(outcome),
+            'legal': [{'move': int(move), 'name': game.name(int(move))} for move in np.flatnonzero(legal)]}
+
+
+def _played(game, board: np.ndarray, move) -> np.ndarray:
+    if type(move) is not int or not 0 <= move < game.moves or not game.legal(tf.constant(board[None])).numpy()[0, move]:
+        raise invalid('This move cannot be played now.')
+    return game.play(tf.constant(board[None]), tf.constant([move])).numpy()[0]
+
+
+def _start(version: Version) -> dict:
+    game = _game(version)
+    board = game.start(tf.constant([int(time.time()) & 0xFFFFFF, 0]), 1).numpy()[0]
+    while bool(game.result(tf.constant(board[None]))[0][0]):  # a game of Nim may begin with nothing on the table
+        board = game.start(tf.constant([int(board.sum()) + secrets.randbelow(2 ** 20), 0]), 1).numpy()[0]
+    side = game.side if _is_go(game) else 3 if game.size == 9 and game.moves == 9 else 0
+    return {**_state(game, board), 'side': side, 'opponents': list(opponents(game))}
+
+
+def _answer(version: Version, given: dict) -> dict:
+    """Plays a visitor's move, if there is one, then the machine's, with the memories that voted for it."""
+    game = _game(version)
+    board = _board(game, given['board'])
+    room = given['room']
+    if given.get('move') is not None:
+        board = _played(game, board, given['move'])
+    before = _state(game, board)
+    if before['over']:  # whose turn it would be has lost, drawn or won
+        return {**before, 'machine': None, 'result': -before['outcome'] if given.get('move') is not None
+                else before['outcome']}
+    if room is not None:
+        with room.lock:
+            move, memories, votes = room.move(board), [], None
+    else:
+        move = int(version.model.judged(tf.constant(board[None]))[0])
+        found = version.model.serve(game.write(tf.constant(board[None])))
+        memories = [text.decode() for text in found['memories'].numpy()[0] if text]
+        votes = round(float(found['votes'][0]), 3)
+    after = _state(game, _played(game, board, move))
+    return {**after, 'machine': game.name(move), 'machine_move': move, 'memories': memories, 'votes': votes,
+            'result': after['outcome'] if after['over'] else None}
+
+
+async def start(page, model, version: Version, given: dict) -> dict:
+    return await page.call(_start, version)
+
+
+async def move(page, model, version: Version, given: dict) -> dict:
+    given = {**given, 'room': page.rooms.get(given['room']) if given.get('room') else None}
+    return await page.call(_answer, version, given)
+
+
+async def school(page, model, version: Version, given: dict) -> dict:
+    """Opens a school, or does something in it: a key, words, or lessons."""
+    if not given.get('room'):
+        key = await page.call(page.rooms.open, version)
+        return {'room': key, 'marks': page.rooms.get(key).marks, 'lessons': 0}
+    room = page.rooms.get(given['room'])
+    return await page.call(_taught, room, given)
+
+
+def _taught(room: Room, given: dict) -> dict:
+    with room.lock:
+        answer: dict = {}
+        if given.get('key') in ('pleasure', 'pain'):
+            room.press(PLEASURE if given['key'] == 'pleasure' else PAIN)
+        if isinstance(given.get('words'), str):
+            answer['heard'] = room.hear(given['words'], _board(room.game, given['board']))
+        if given.get('lessons'):
+            if given.get('against') not in opponents(room.game):
+                raise invalid('Nobody of that name gives lessons here.')
+            room.teach(given['against'], min(50, int(given['lessons'])))
+        room.marks.append(room.mark())
+        room.marks = room.marks[-200:]
+        return {**answer, 'marks': room.marks, 'lessons': room.lessons}
+
+
+ACTIONS = {'start': start, 'move': move, 'school': school}

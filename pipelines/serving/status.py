@@ -1,0 +1,62 @@
+"""TensorFlow Serving's answers about models: status, metadata and refusals of methods, for REST and gRPC alike."""
+from google.protobuf import json_format
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+
+from pipelines.serving.failure import Failure, invalid
+from pipelines.serving.models import Models
+from pipelines.serving.signatures import Signature
+
+METADATA_FIELD = 'signature_def'
+_METHODS = {'classify': 'classification', 'regress': 'regression'}
+_UNKNOWN = 2  # the code of an error that has no other
+
+
+def status(models: Models, name: str, number: int | None = None) -> get_model_status_pb2.GetModelStatusResponse:
+    """The states of all versions, or of one, newest first."""
+    versions = models.models[name].versions if name in models.models else {}
+    if number is not None and number not in versions:
+        raise Failure('NOT_FOUND', f'Could not find version {number} of model {name}')
+    if not versions:
+        raise Failure('NOT_FOUND', f'Could not find any versions of model {name}')
+    response = get_model_status_pb2.GetModelStatusResponse()
+    for each in sorted(versions, reverse=True) if number is None else [number]:
+        version = versions[each]
+        found = response.model_version_status.add(
+            version=each, state=get_model_status_pb2.ModelVersionStatus.State.Value(version.state))
+        found.status.error_code = _UNKNOWN if version.error else 0
+        found.status.error_message = version.error
+    return response
+
+
+def metadata(models: Models, name: str, number: int | None = None,
+             label: str | None = None) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    """The signatures of a version, as its SavedModel has them."""
+    with models.use(name, number, label) as version:
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        for each, definition in version.definitions.items():
+            signatures.signature_def[each].CopyFrom(definition)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.model_spec.name = name
+        response.model_spec.version.value = version.number
+        response.metadata[METADATA_FIELD].Pack(signatures)
+        return response
+
+
+def metadata_json(response: get_model_metadata_pb2.GetModelMetadataResponse) -> str:
+    """Its JSON as the REST API writes it: the signatures stand where the message has them packed."""
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    response.metadata[METADATA_FIELD].Unpack(signatures)
+    spec, defs = (json_format.MessageToJson(message, including_default_value_fields=True,
+                                            preserving_proto_field_name=True)
+                  for message in (response.model_spec, signatures))
+    return f'{{\n"model_spec":{spec},\n"metadata": {{"signature_def": {defs}}}\n}}\n'
+
+
+def wrong_method(method: str, signature: Signature) -> Failure:
+    """Why a signature does not classify or regress. Those that do cannot be written by TensorFlow 2's exporter."""
+    if len(signature.inputs) != 1:
+        return invalid('Expected one input Tensor.')
+    if 'inputs' not in signature.inputs:
+        return invalid(f'No {_METHODS[method]} inputs found in SignatureDef: {signature.name}')
+    return invalid(f'Expected {_METHODS[method]} signature method_name to be tensorflow/serving/{method}. '
+                   f'Was: {signature.method}')
