@@ -32,7 +32,7 @@ def test_explain_asks_for_nothing_and_makes_nothing(name, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize('override, nearest', [
     ('steps=10', 'train.steps'), ('train:steps=10', 'train.steps'), ('train.stpes=10', 'train.steps'),
-    ('trian.steps=10', 'train'), ('d_model=8', 'model.d_model')])
+    ('trainn.steps=10', 'train'), ('d_model=8', 'model.d_model')])
 def test_a_key_that_is_nearly_right_gets_the_right_one(override, nearest):
     with pytest.raises(UserError, match=rf'unknown key .*; did you mean {re.escape(nearest)}\?$'):
         config.load(None, [override])
@@ -104,8 +104,8 @@ def test_all_commands_are_listed_and_one_is_run(monkeypatch, capsys):
     assert all(len(line) <= 100 for line in said.splitlines())
     landmark.main(['run', '--list'])
     assert 'demo_translation' in capsys.readouterr().out
-    with pytest.raises(SystemExit, match='error: there is no command trian.'):
-        landmark.main(['trian'])
+    with pytest.raises(SystemExit, match='error: there is no command trains.'):
+        landmark.main(['trains'])
 
 
 def test_items_are_listed_one_a_line(capsys):

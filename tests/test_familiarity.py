@@ -33,9 +33,9 @@ def test_of_the_demos_corpus_its_own_test_lines_are_like_it_and_captions_are_not
 
 
 def test_a_share_is_that_of_known_4_grams():
-    """' abc ' has two, ' abc' and 'abc '; of ' abd ' none is known, of ' abcd ' the first alone, of its three."""
+    """' abc ' has two, ' abc' and 'abc '; of ' abq ' none is known, of ' abcd ' the first alone, of its three."""
     profile = familiarity.learn(['abc', 'am 24.'], [])
-    shares = [profile.share(line) for line in ('abc', 'ABC', 'abd', 'abcd', 'am 57.', '')]
+    shares = [profile.share(line) for line in ('abc', 'ABC', 'abq', 'abcd', 'am 57.', '')]
     assert shares == [1, 1, 0, pytest.approx(1 / 3), 1, 1]  # figures are alike; a line without text is like any
 
 

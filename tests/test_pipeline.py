@@ -63,7 +63,7 @@ def test_every_artifact_is_where_tfx_would_look(finished):
                     'metadata.sqlite'):
         assert len(list(root.glob(pattern))) >= 1, pattern
     assert not list(root.rglob('.partial-*'))
-    for text in ('Unseen inputs', 'Artifacts', 'python -m pipelines.predict --config', 'tensorboard --logdir'):
+    for text in ('Unseen inputs', 'Artifacts', 'python -m pipelines.predict --config', '-m tensorboard.main --logdir'):
         assert text in printed
 
 

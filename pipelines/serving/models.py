@@ -210,7 +210,7 @@ class Models:
         jit, workers = False, 1
         if version.description:
             jit = version.description['config']['export']['jit']
-            workers = saved_model.spec_of(version.description).at_once
+            workers = saved_model.spec_of(version.description).max_concurrent_batches
         limits = dataclasses.replace(self._limits, workers=workers, sizes=COMPILED_SIZES if jit else ())
         for name in version.signatures:
             run = functools.partial(_run, version.model.signatures[name])

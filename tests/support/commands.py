@@ -184,10 +184,10 @@ def fork_fresh_processes() -> None:
 
 
 def _run_forked(args: list[str], timeout: float, **captured) -> subprocess.CompletedProcess:
-    """`subprocess.run` of `python -m ...`, with this process's folder and environment."""
+    """`subprocess.run` of `python -m ...`, with this process's folder and the environment of `environment()`."""
     interpreter, flag, *module_and_arguments = args
     assert (interpreter, flag) == (sys.executable, '-m') and captured == {'capture_output': True, 'text': True}
-    with start(*module_and_arguments, env=dict(os.environ)) as child:
+    with start(*module_and_arguments) as child:
         child.wait(timeout)
         return subprocess.CompletedProcess(args, child.returncode, *child.communicate())
 

@@ -122,7 +122,8 @@ def _copy(version: Version) -> Machines:
     own = {key: value for key, value in version.description['config']['model'].items()
            if key in Config.__dataclass_fields__ and key not in ('game', 'options', 'machines')}
     made = Machines(Config(**own, machines=1, game=name, options=options))
-    theirs = version.model._machine  # noqa: SLF001 (what the exported module holds is saved under its own names)
+    # What the exported module holds is saved under its own names.
+    theirs = version.model._machine  # noqa: SLF001
     for name in ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
                  'read'):
         getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
