@@ -124,8 +124,8 @@ def _copy(version: Version) -> Machines:
     made = Machines(Config(**own, machines=1, game=name, options=options))
     # What the exported module holds is saved under its own names.
     theirs = version.model._machine  # noqa: SLF001
-    for name in ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
-                 'read'):
+    for name in ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong',
+                 'tape', 'read'):
         getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
     return made
 
