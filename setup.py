@@ -59,7 +59,7 @@ setuptools.setup(
     packages=['configs', *setuptools.find_packages(include=['data_prep', 'data_prep.*', 'keras_models',
                                                             'keras_models.*', 'pipelines', 'pipelines.*'])],
     package_data={'configs': ['*.yaml', 'schema.json', 'reproduce/*/*.yaml'],
-                  'pipelines': ['fetching/*.yaml', 'reporting/templates/*', 'serving/kit/*']},
+                  'pipelines': ['fetching/*.yaml', 'starting/*.yaml', 'reporting/templates/*', 'serving/kit/*']},
     install_requires=CORE,
     extras_require={'train': TRAIN, 'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
 )
