@@ -4,28 +4,32 @@
     python benchmarks/cost_model.py --out DIR --measured runs/bench/side_by_side.json
 
 Nothing here was measured on an accelerator. Operations, parameters and what dense layers take in come from
-`keras_models` and `configs/`, what accelerators can do from `accelerators.yaml`, and the share of the ceiling a step
-reaches from `make bench` (`--measured`), on whatever machine that was. Leaves cost_model.md in DIR.
+`keras_models` and `configs/`, what accelerators can do from `pipelines/starting/accelerators.yaml`, and the share of
+the ceiling a step reaches from `make bench` (`--measured`), on whatever machine that was. Leaves cost_model.md in DIR.
 """
 import argparse
 import json
 import os
 import pathlib
 import sys
-from typing import Literal, NamedTuple
-
-import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+from pipelines.starting.cost_model import (  # noqa: E402
+    ASSUMED,
+    FLOAT,  # noqa: F401 (what is measured by it is the tests')
+    Accelerator,
+    Scheme,
+    Work,
+    accelerators,
+    exchanged,
+    seconds,
+)
 
-Scheme = Literal['data', 'sharded', 'single']
 SCHEMES: dict[Scheme, str] = {
     'data': 'data parallel', 'sharded': 'dense layers sharded (Krizhevsky 2014)',
     'single': 'dense layers on one device (He et al. 2015)'}
 REPLICAS = 1, 2, 4, 8, 32
-FLOAT = 4  # bytes; weights and gradients are float32 whatever layers compute in
-
 LENGTH = 64  # tokens, padded, of a sentence from the middle of WMT's
 
 ASSUMPTIONS = """\
@@ -45,38 +49,6 @@ ASSUMPTIONS = """\
   n times that on n.
 """
 
-
-class Accelerator(NamedTuple):
-    """A row of `accelerators.yaml`. `beyond` is 0 where no more than are `together` were ever meant."""
-    peak: float
-    bandwidth: float
-    together: int
-    precision: str
-    source: str
-    beyond: float = 0
-
-
-class Work(NamedTuple):
-    """A training step of a whole batch.
-
-    Attributes:
-      flops: in all.
-      parameters: that learn.
-      rows: that can be divided among replicas.
-      share: of the ceiling that such a step reaches.
-      dense_flops, dense_parameters: those of the dense layers, 0 where they are not told apart.
-      dense_inputs: how many values of a row each dense layer takes in.
-    """
-    flops: float
-    parameters: int
-    rows: int
-    share: float
-    dense_flops: float = 0
-    dense_parameters: int = 0
-    dense_inputs: tuple[int, ...] = ()
-
-
-ASSUMED = 0.75  # the share of the ceiling where `--measured` has none
 # Configuration, and the contest of `make bench` whose share of the ceiling counts.
 MODELS = {'Transformer base': ('wmt14_en_de_base', 'transformer_base_step'),
           'Transformer big': ('wmt14_en_de_big', 'transformer_base_step'),
@@ -91,10 +63,6 @@ PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
     ('VGG-D', 'Titan Black', 4, 'data', 3.75, 'times one', 'Simonyan & Zisserman 2015, 3.3'),
     ('PReLU A', 'K40', 4, 'single', 3.8, 'times one', 'He et al. 2015, 3'),
     ('PReLU A', 'K40', 8, 'single', 6.0, 'times one', 'He et al. 2015, 3')]
-
-
-def accelerators() -> dict[str, Accelerator]:
-    return {name: Accelerator(**row) for name, row in yaml.safe_load((HERE / 'accelerators.yaml').read_text()).items()}
 
 
 def work(name: str, share: float) -> Work:
@@ -121,28 +89,6 @@ def learned(model, module) -> int:
     nets = module.discriminators(model).values()
     return (sum(chain.PARTS[part].parameters(chain.part(model, part)) for part in model.trainable_networks)
             + sum(variable.shape.num_elements() for net in nets for variable in net.trainable_variables))
-
-
-def exchanged(step: Work, n: int, scheme: Scheme = 'data') -> float:
-    """Bytes the busiest of n replicas sends a step.
-
-    A ring that sums v values sends 2 (n - 1) / n v from every replica. Sharded dense layers need every layer's inputs
-    of the whole batch on every replica, and its gradients summed: as many bytes as a ring's sum of rows x inputs, by
-    gathering and scattering. On one device, that takes the first layer's inputs in and gives their gradients out.
-    """
-    values = step.parameters
-    if scheme != 'data':
-        inputs = step.dense_inputs if scheme == 'sharded' else step.dense_inputs[:1]
-        values = step.parameters - step.dense_parameters + step.rows * sum(inputs)
-    return 2 * (n - 1) / n * FLOAT * values
-
-
-def seconds(step: Work, on: Accelerator, n: int, scheme: Scheme = 'data', overlap: bool = False) -> float:
-    """Of a step on n replicas."""
-    alone = step.dense_flops if scheme == 'single' else 0
-    compute = ((step.flops - alone) / n + alone) / (on.peak * step.share)
-    exchange = exchanged(step, n, scheme) / (on.bandwidth if n <= on.together else min(on.bandwidth, on.beyond))
-    return max(compute, exchange) if overlap else compute + exchange
 
 
 def efficiency(step: Work, on: Accelerator, n: int, scheme: Scheme = 'data', overlap: bool = False) -> float:

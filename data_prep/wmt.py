@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from data_prep import UserError
-from data_prep.core import archives, records
+from data_prep.core import archives, records, splits
 from data_prep.core.input_pipeline import InputConfig
 from data_prep.text import subwords
 
@@ -38,6 +38,9 @@ class Config(subwords.Config):
     With `header`, a table's first row is none of its pairs but names its columns, and `columns` may tell what source,
     target and kind are made of: `{source: '{Instruction} {Input}', target: '{Response}'}`.
 
+    Of a split that lists nothing, `validation_fraction` or `test_fraction` of the training pairs are split off, by a
+    hash of the source text: pairs of one source stay together.
+
     `samples: cldr` stands for files: the corpus `data_prep/text/samples.py` makes. Training pairs longer than
     `max_length` subwords on either side are filtered; validation and test keep every pair. Training pairs that are also
     in validation or test, exactly but for white space at the ends, are counted, and filtered if `remove_duplicates`
@@ -50,6 +53,8 @@ class Config(subwords.Config):
     train: list[str] = dataclasses.field(default_factory=list)  # files to train with
     validation: list[str] = dataclasses.field(default_factory=list)  # files to validate with
     test: list[str] = dataclasses.field(default_factory=list)  # files to test with
+    validation_fraction: float = 0.0
+    test_fraction: float = 0.0
     header: bool = False
     columns: dict[str, str] = dataclasses.field(default_factory=dict)
     remove_duplicates: bool = False
@@ -65,9 +70,11 @@ class Config(subwords.Config):
         self._check_columns()
         if self.samples not in ('', 'cldr'):
             raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')
-        if not self.samples and not (self.train and self.validation and self.test):
-            raise ValueError('train, validation and test must each list files; for example --set '
-                             'data.train=[train.en,train.de]')
+        if self.samples:
+            return
+        if not self.train:
+            raise ValueError('train must list files; for example --set data.train=[train.en,train.de]')
+        splits.check(self, 'files', 'pairs')
 
     def _check_columns(self):
         given = set(self.columns)

@@ -72,6 +72,8 @@ NETS = {
     }, pad=(0, 0), pooling='SAME', smallest=1),
 }
 DENSE = 4096
+# Normal weights of deviation 0.01 leave half of this net at chance on small data, see `Config`.
+PRESETS: dict[str, dict] = {'paper': {}, 'own_data': {**rules.OWN_DATA, 'weights': 'glorot'}}
 NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896, 'conv5': 43_264, 'fc6': 4096,
            'fc7': 4096, 'fc8': 1000}  # figure 2's caption
 
@@ -85,6 +87,7 @@ class Config(rules.Descent):
     normal` draws from N(0, stddev^2) and sets some biases to 1, as section 5; `glorot` is Glorot & Bengio's 2010,
     with biases of 0: with those of 1, half this net was at chance for twenty classes after 400 steps at 0.002 to 0.03.
     """
+    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's rules, or those that learn small data sets
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
     crop: int | None = None
@@ -97,6 +100,7 @@ class Config(rules.Descent):
     stddev: float = 0.01  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
+        super().__post_init__()
         if self.crop and self.crop < self.net.smallest:
             raise ValueError(f'crop {self.crop} leaves nothing for the last pooling; give {self.net.smallest} or more')
 

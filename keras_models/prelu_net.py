@@ -47,6 +47,8 @@ RESULTS: dict[Variant, tuple] = {
     'C': (5.30, 21.59, 5.71)}
 
 
+PRESETS: dict[str, dict] = {'paper': {}, 'own_data': dict(rules.OWN_DATA)}
+
 # What a line of `layers` may be.
 NOTATION = {'convolution': r'(\d+)x\1, (\d+)(?:, /(\d+))?(?:, pad (\d+))?', 'maxpool': r'(\d+)x\1 maxpool, /(\d+)',
             'spp': r'spp, \{(\d+(?:, ?\d+)*)\}', 'fc': r'fc, (\d+)'}
@@ -76,6 +78,7 @@ class Config(rules.Descent):
     `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
     `weights`: convolutions are drawn by (14), by (10), or as 2.2 reads Glorot and Bengio. `a`: what slopes begin with.
     """
+    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's rules, or those that learn small data sets
     max_drops: int = 2  # how often the learning rate is divided by `factor`
     variant: Variant = 'A'
     layers: list[str] = dataclasses.field(default_factory=list)
@@ -89,6 +92,7 @@ class Config(rules.Descent):
     dropout: float = 0.5  # share of the dense activations dropped in training
 
     def __post_init__(self):
+        super().__post_init__()
         if min(sides(read(self), self.crop or 10 ** 6)) < 1:
             raise ValueError(f'crop {self.crop} leaves no map for spp; give a larger one, or layers with less pooling')
 

@@ -67,7 +67,9 @@ RESULTS: dict[Variant, tuple] = {
 
 # 'Zero mean and 10^-2 variance' (3.1) is a deviation of 0.1, from which nothing can be learned: A's first loss is near
 # 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then it is ln 1000.
-PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01}}
+# `glorot` is what the authors found to need no net A to begin with.
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01},
+                            'own_data': {**rules.OWN_DATA, 'weights': 'glorot'}}
 
 # A's first four convolutions stand where the deeper nets have these, of the same sizes; and its dense layers (3.1).
 FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
@@ -78,7 +80,8 @@ class Config(rules.Descent):
     """Configuration `variant` of table 1. `classes` and `crop` are the data's when left empty; `width` multiplies every
     channel count but the classes. `weights: normal` draws from N(0, stddev^2); `glorot` is what the authors found
     later to need no pre-initialisation."""
-    preset: Literal['paper', 'official'] = 'paper'  # paper, or the settings of the published code
+    # paper, the settings of the published code, or those that learn small data sets
+    preset: Literal['paper', 'official', 'own_data'] = 'paper'
     variant: Variant = 'D'
     classes: int | None = None
     crop: int | None = None
@@ -88,6 +91,7 @@ class Config(rules.Descent):
     stddev: float = 0.1  # of the normal distribution weights are drawn from
 
     def __post_init__(self):
+        super().__post_init__()
         if self.crop and self.crop < 32:
             raise ValueError(f'crop {self.crop} leaves nothing after five poolings; give 32 or more')
 

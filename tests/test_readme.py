@@ -38,9 +38,12 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.push': 'test_push.py',
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',
-    'python -m pipelines.predict --config my.yaml < lines.txt':
-        'test_pipeline.py: test_predict_answers_every_line_in_order, of another configuration',
-    'python -m pipelines.run --config my.yaml --explain': 'test_explain.py, of other configurations',
+    'python -m pipelines.init images photos/ --minutes 20 > my.yaml': 'test_init.py',
+    'python -m pipelines.init pairs train.en train.de --minutes 20 > my.yaml': 'test_init.py',
+    'python -m pipelines.init trees treebank/ --minutes 60 > my.yaml': 'test_init.py',
+    'python -m pipelines.init tryon DIR --minutes 120 > my.yaml': 'test_init.py, in its parts',
+    'python -m pipelines.predict --config my.yaml holiday/ one_more.png':
+        'test_image_pipeline.py: test_predict_on_a_folder_writes_a_table_and_a_sheet',
     'python -m pipelines.predict --config learning_machine_nim': 'test_educate.py',
     'python -m pipelines.predict < lines.txt': 'test_pipeline.py: test_predict_answers_every_line_in_order',
     'python -m pipelines.attention "Thursday, July 16, 2026"': 'test_attention_maps.py, of a smaller model',
@@ -164,15 +167,14 @@ def losses(printed):
     return [float(loss) for loss in re.findall(r'^train: step \d+0/100, loss ([\w.]+),', printed, re.M)]
 
 
-def test_the_recipe_for_pairs_is_warm_after_400_steps(tmp_path):
-    """A run of minutes has some hundred; the paper's schedule reaches a tenth of its rate in 400."""
+def test_the_recipe_for_pairs_rises_and_falls_with_the_run(tmp_path):
+    """A run of minutes has some hundred steps; the paper's schedule reaches a tenth of its rate in 400."""
     (tmp_path / 'my.yaml').write_text(PAIRS)
-    loaded = config.load(str(tmp_path / 'my.yaml'))
-    m = loaded.model
-    rate = optimizers.InverseSquareRoot(m.d_model, m.warmup_steps, m.learning_rate_factor)
-    rates = [float(rate(step - 1)) for step in range(100, loaded.train.steps, 100)]
-    assert rates.index(max(rates)) == 3
-    assert max(rates) == pytest.approx(0.5 * 256 ** -0.5 * 400 ** -0.5, rel=1e-6) == pytest.approx(0.0016, rel=0.03)
+    for steps in (300, 20_000):
+        model = config.load(str(tmp_path / 'my.yaml'), [f'train.steps={steps}']).model
+        rate = optimizers.Cosine(model.learning_rate, model.steps, model.warmup)
+        assert model.schedule == 'cosine' and model.steps == steps
+        assert float(rate(steps // 10 - 1)) == pytest.approx(0.03 / 16) and float(rate(steps - 1)) < 1e-5
 
 
 @pytest.mark.slow  # 30 CPU seconds, of a net of 6 million parameters

@@ -288,7 +288,8 @@ def test_multi_worker_needs_a_whole_tf_config(config_file, monkeypatch, value):
 
 def test_a_loss_that_is_no_number_stops_training_before_it_is_saved(config_file, examples, small, tmp_path):
     resolved = config.load(config_file, [*FLAGS[1::2], 'input.buckets=[16]', 'model.learning_rate_factor=1e30'])
-    with pytest.raises(UserError, match=r'at step 5 loss is nan; lower the learning rate'):
+    with pytest.raises(UserError, match=r'at step \d the loss is \w+\. It grew in \S+, whose weights are \S+ times .*'
+                       r'--set model.clip_norm=1'):
         trainer.train(resolved, examples, str(tmp_path / 'run'))
     assert not checkpoints.present(str(tmp_path / 'run' / 'checkpoints'))
 

@@ -20,7 +20,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep import UserError
-from data_prep.core import job, records, text_files, threads
+from data_prep.core import job, records, splits, text_files, threads
 from data_prep.core.text_files import Block, Record, Source
 from data_prep.text import subwords
 from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
@@ -93,13 +93,25 @@ class Files(NamedTuple):
 def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator[tuple[tuple[str, str], Block]]:
     plain = text_files.unpack(source, scratch)
     a_shard = max(1, config.pairs_per_shard // config.pairs_per_block)
+    taken = {source.split, *(split for split in SPLITS if source.split == 'train' and splits.fraction(config, split))}
     for i, block in enumerate(text_files.scan(source, plain, config.pairs_per_block, config.header,
                                              config.columns)):
-        yield (source.split, f'{number:03d}-{i // a_shard:05d}'), block
+        for split in sorted(taken):  # each reads the same lines and keeps its own
+            yield (split, f'{number:03d}-{i // a_shard:05d}'), block._replace(source=source._replace(split=split))
 
 
 def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
-    return text_files.read(block, config.columns)
+    """The records of a block that are its split's."""
+    found, split = text_files.read(block, config.columns), block.source.split
+    if not any(splits.fraction(config, other) for other in SPLITS) or (
+            split != 'train' and not splits.fraction(config, split)):
+        return found
+    return (record for record in found if splits.split_of(config, 'train', splits.order(_about(record))[0]) == split)
+
+
+def _about(record: Record) -> str:
+    """What decides a record's split: its source text, or where it is if it cannot be read."""
+    return record.columns[0].strip() if record.columns else f'{os.path.basename(record.file)}:{record.line}'
 
 
 def _languages(config: Config) -> dict:

@@ -1,7 +1,8 @@
 """Schedules and update rules the papers use."""
 import dataclasses
+import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import tensorflow as tf
 from tensorflow import keras
@@ -28,11 +29,39 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         return {'d_model': self.d_model, 'warmup_steps': self.warmup_steps, 'factor': self.factor}
 
 
+class Cosine(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises in a straight line to `rate` over the share `warmup` of `steps`, then falls as half a cosine, to zero after
+    the last (Loshchilov & Hutter 2017, without restarts): a schedule that ends with the run, however short that is."""
+
+    def __init__(self, rate: float, steps: int, warmup: float = 0.0):
+        self.rate, self.steps, self.warmup = rate, steps, warmup
+
+    def __call__(self, step):
+        step_num, rise = tf.cast(step, tf.float32) + 1.0, max(1, round(self.warmup * self.steps))
+        done = (step_num - rise) / max(1, self.steps + 1 - rise)
+        return self.rate * tf.where(step_num < rise, step_num / rise,
+                                    0.5 + 0.5 * tf.cos(math.pi * tf.clip_by_value(done, 0.0, 1.0)))
+
+    def get_config(self):
+        return {'rate': self.rate, 'steps': self.steps, 'warmup': self.warmup}
+
+
+def check(config: Any) -> None:
+    """Checks the keys of `Cosine` and clipping.
+
+    Raises:
+      ValueError
+    """
+    if not 0 <= config.warmup < 1:
+        raise ValueError(f'warmup is a share of the steps, from 0 to below 1; it is {config.warmup}')
+
+
 @dataclasses.dataclass
 class Descent:
     """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
     divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations without `monitor`
-    falling by `min_delta`; the papers judged it by eye, so these three are ours."""
+    falling by `min_delta`; the papers judged it by eye, so these three are ours. The five keys after those are not the
+    papers' and change nothing by default; `preset: own_data` sets them to what small data sets learn by."""
     learning_rate: float = 0.01  # at the beginning
     momentum: float = 0.9  # of gradient descent
     weight_decay: float = 5e-4  # decay of weights, within the velocity
@@ -41,13 +70,30 @@ class Descent:
     monitor: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
     patience: int = 5
     min_delta: float = 1e-3
+    schedule: Literal['plateau', 'cosine'] = 'plateau'  # cosine: rises, then falls to zero at the end of the run
+    warmup: float = 0.0  # share of the steps in which the rate of `cosine` rises
+    steps: int | None = None  # updates that `cosine` spans; empty: train.steps
+    clip_norm: float = 0.0  # largest global norm of the gradients, longer ones are scaled down; 0: none is
+    label_smoothing: float = 0.0  # share of the target that is spread over all classes (Szegedy et al. 2015, 7)
+
+    def __post_init__(self):
+        check(self)
+
+
+# What `preset: own_data` changes of the image papers' rules. Of levels up to 255 at the papers' rates, 200 photographs
+# of two classes made the loss NaN within ten steps, and no plateau comes within a few hundred steps.
+OWN_DATA = {'schedule': 'cosine', 'warmup': 0.1, 'clip_norm': 1.0, 'label_smoothing': 0.1}
 
 
 def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
     """The optimizer those keys describe. `spared`: layers whose weights do not decay either."""
     c = config
-    plateau = Plateau(c.learning_rate, c.monitor, c.factor, c.max_drops, c.patience, c.min_delta)
-    return Momentum(plateau, c.momentum, c.weight_decay, UNDECAYED + tuple(spared))
+    if c.schedule == 'cosine':
+        assert c.steps is not None
+        rate: Any = Cosine(c.learning_rate, c.steps, c.warmup)
+    else:
+        rate = Plateau(c.learning_rate, c.monitor, c.factor, c.max_drops, c.patience, c.min_delta)
+    return Momentum(rate, c.momentum, c.weight_decay, UNDECAYED + tuple(spared), c.clip_norm)
 
 
 class Plateau(keras.optimizers.schedules.LearningRateSchedule):
@@ -123,11 +169,12 @@ class Momentum(keras.optimizers.SGD):
 
     Args:
       undecayed: decay leaves alone the variables named so: biases, and the slopes `a` of PReLU (He et al. 2015, 2.1).
+      clip_norm: the largest global norm of the gradients, without decay; 0 leaves them as they are.
     """
 
     def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,
-                 undecayed: Sequence[str] = UNDECAYED):
-        super().__init__(learning_rate, momentum)
+                 undecayed: Sequence[str] = UNDECAYED, clip_norm: float = 0.0):
+        super().__init__(learning_rate, momentum, global_clipnorm=clip_norm or None)
         self.decay, self.undecayed = decay, frozenset(undecayed)
         if isinstance(learning_rate, Plateau):
             self.schedule = learning_rate

@@ -68,10 +68,9 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config):
     Returns:
       Losses and metrics, each name -> (sum, normaliser).
     """
-    del config
     label, real = tf.maximum(batch['label'], 0), tf.cast(batch['label'] >= 0, tf.float32)
     logits = tf.cast(nets['classifier']([batch['image'], seed], training=training), tf.float32)
-    loss, _ = losses.cross_entropy(logits, label)
+    loss, _ = losses.cross_entropy(logits, label, config.label_smoothing)
     behind = logits < tf.gather(logits, label, axis=1, batch_dims=1)[:, None]
     rank = tf.reduce_sum(tf.cast(~behind, tf.int32), 1)  # 1: the only one of its score, and none above
     images = tf.reduce_sum(real)

@@ -93,7 +93,7 @@ class PushConfig:
 
 _SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
                               'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
-_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'drops')
+_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'max_drops')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +179,9 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     _check(where, raw, template, '')
     _empty_lists(template, raw)
     template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
-    for field in dataclasses.fields(model.config):  # an empty model key follows the data's of the same name
-        for section in (template.data, template.input):
+    # An empty model key follows the data's of the same name, and `steps` training's.
+    for field in dataclasses.fields(model.config):
+        for section in (template.data, template.input, template.train):
             if getattr(template.model, field.name) is None and hasattr(section, field.name):
                 template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
     least = getattr(template.data, 'vocab_size', 0)

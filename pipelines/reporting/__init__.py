@@ -1,1 +1,1 @@
-"""Pages and plots for people to read."""
+"""What reports are made of: so far, the reading of a run."""

@@ -23,7 +23,7 @@ from pipelines.core import config as configs
 from pipelines.core.config import Config
 from pipelines.core.stage import Context
 from pipelines.evaluation import metrics, scorers
-from pipelines.reporting import answers, data_section, figures, pages, strips
+from pipelines.reporting import answers, data_section, figures, pages, reading, strips
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
@@ -55,8 +55,9 @@ def gather(context: Context) -> dict[str, Any]:
     """Everything the templates show, by the names they use."""
     config, found, run = context.config, context.properties, context.inputs['model_run']
     manifest = records.read_manifest(context.inputs['examples'].uri)
-    rows = answers.read(os.path.join(context.outputs['evaluation'], 'predictions.tfrecord'))
-    tensorboard = os.path.join(run.uri, 'tensorboard')
+    predictions = os.path.join(context.outputs['evaluation'], 'predictions.tfrecord')
+    rows, tensorboard = answers.read(predictions), os.path.join(run.uri, 'tensorboard')
+    found_curves = curves(tensorboard)
     return {
         'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
         'run': {**_NOTHING, **run.properties},
@@ -66,7 +67,8 @@ def gather(context: Context) -> dict[str, Any]:
         'reasons': list(dict.fromkeys(found['reasons'])),
         'metrics': _metrics(config, found), 'slices': _slices(config, found['metrics'], rows),
         'answers': answers.choose(rows, config.evaluate.slices, config.seed),
-        'figures': _figures(curves(tensorboard), run.properties.get('resumed_at', 0)),
+        'figures': _figures(found_curves, run.properties.get('resumed_at', 0)),
+        'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task),
         'training': _training(config, run.properties),
         'strips': strips.strips(tensorboard),
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),

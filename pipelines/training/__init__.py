@@ -1,1 +1,1 @@
-"""Training: the trainer, its loop, checkpoints and devices."""
+"""What trains a model: so far, what is said when a loss is not finite."""

@@ -27,6 +27,9 @@ def check(config: Config) -> None:
     if config.train.gradient_accumulation_steps > 1:
         raise UserError('train.dense_layers: one_device takes a batch as a whole; set '
                         'train.gradient_accumulation_steps=1.')
+    if getattr(config.model, 'clip_norm', 0):
+        raise UserError('train.dense_layers: one_device applies the gradients of each device apart, so that they have '
+                        'no common norm; set model.clip_norm=0.')
     if not config.model_spec.dense_layers_apart:
         raise UserError(f'train.dense_layers: one_device is for nets of convolutions that end in dense layers, and '
                         f'{config.model_spec.name} has none; leave it out.')

@@ -4,7 +4,6 @@ Orbit owns the loop, its summaries and actions. Ours are the step, the input pos
 batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
 restore.
 """
-import math
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from keras_models.core import layers, rematerialisation
 from pipelines.core import compatibility
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import checkpoints, devices, hybrid_parallel, loop, precision
+from pipelines.training import checkpoints, devices, divergence, hybrid_parallel, loop, precision
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
@@ -111,6 +110,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def train_loop_begin(self):
         if self.train_dataset is None:  # made here, when the step is restored
             self.train_dataset = self._dataset('train')
+            self._began = divergence.sizes(self.nets)
         self._totals, self._started = [], time.monotonic()
 
     def train_step(self, iterator):
@@ -121,9 +121,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def train_loop_end(self):
         result, units = _means(self._totals)
-        if lost := [name for name, value in result.items() if name.startswith('loss') and not math.isfinite(value)]:
-            raise UserError(f'train: at step {int(self.global_step.numpy()):,} {lost[0]} is {result[lost[0]]}; '
-                            'lower the learning rate.')
+        divergence.check(self._totals, int(self.global_step.numpy()), self.nets, self._began, self.config)
         seconds = time.monotonic() - self._started
         rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
                  float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
@@ -185,7 +183,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating), batch)
         for name, optimizer in self.optimizers.items():
             # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
-            normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, losses[name][1])
+            loss, normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(losses[name]))
+            # And by zero it is zero: no weight follows a loss that is not finite, and they tell where it grew.
+            normaliser = tf.where(tf.math.is_finite(loss), normaliser, tf.zeros_like(normaliser))
             scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
             if self.hybrid:
                 self._train_nets[name].update(optimizer, scaled)

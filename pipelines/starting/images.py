@@ -1,0 +1,187 @@
+"""Looks at images in class folders: counts, sizes, balance, copies, and what is damaged and why."""
+import collections
+import hashlib
+import os
+import pathlib
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_prep import UserError
+from data_prep.core import files
+from data_prep.image import codec, readers
+from pipelines.starting.findings import Findings, Sections, better_than_chance, held_out_fraction, say, spread
+
+LOOKED_AT = 2000  # files that are decoded; of more, an even part
+SMALL = 384  # images for the calibration
+FEWEST, FEWEST_OF_A_CLASS = 20, 8  # that anything can be learned and tested with
+MOST_DAMAGED = 0.2
+# Folders that are splits and not classes.
+SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation',
+               'validation': 'validation', 'dev': 'validation', 'test': 'test', 'testing': 'test'}
+
+
+class _Look(NamedTuple):
+    """What decoding some of the files found: shorter sides, whether grey, seconds each, copies, reasons by count."""
+    sides: list[int]
+    grey: int
+    seconds: float
+    copies: int
+    both_classes: int
+    reasons: dict[str, list[str]]
+
+
+def look(paths: list[str]) -> Findings:
+    """Looks at folders or archives of class folders.
+
+    Raises:
+      UserError: nothing could be learned from them.
+    """
+    lists = _splits(paths)
+    say(f'listing {", ".join(lists["train"])} …')
+    found = {split: _listed(split, listed) for split, listed in lists.items() if listed}
+    counts = collections.Counter(picture.label for picture in found['train'])
+    _refuse_few(counts, lists['train'])
+    some = spread(found['train'], LOOKED_AT)
+    say(f'decoding {len(some):,} of {len(found["train"]):,} images …')
+    seen = _decode(some)
+    damaged = sum(map(len, seen.reasons.values()))
+    if damaged > MOST_DAMAGED * len(some):
+        reason, names = max(seen.reasons.items(), key=lambda item: len(item[1]))
+        raise UserError(f'{damaged:,} of {len(some):,} files looked at cannot be read; most of them, as {names[0]}: '
+                        f'{reason}. Convert them to JPEG or PNG, or remove them.')
+    share = damaged / len(some)
+    examples, sections = _divided(lists, found, round(len(found['train']) * (1 - share)))
+    least, common = min(counts.values()), counts.most_common(1)[0]
+    baseline = 1 - common[1] / counts.total()
+    sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
+                                              'files looked at cannot be read')} if damaged else {}
+    limit = better_than_chance(baseline, examples['test'])
+    sections['evaluate'] = {'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test']))}
+    side = int(np.median(seen.sides))
+    said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} a class.',
+            f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, the middle one {side:,}.',
+            *_warnings(counts, seen, damaged, len(some))]
+    return Findings(
+        'images', said, examples, sections, 'top1_error', baseline, f'always saying {common[0]!r}',
+        lambda folder: _write_small(found['train'], folder), SMALL, 'FOLDER_OR_IMAGE',
+        {'side': side, 'grey': seen.grey == len(seen.sides), 'classes': len(counts), 'seconds': seen.seconds})
+
+
+def _splits(paths: list[str]) -> dict[str, list[str]]:
+    """What is for training, validation and the test: folders called so inside one folder, or all for training."""
+    if len(paths) == 1 and os.path.isdir(paths[0]):
+        inside = sorted(entry.name for entry in os.scandir(paths[0]) if entry.is_dir()
+                        and not entry.name.startswith('.'))
+        meant = [SPLIT_NAMES.get(name.lower()) for name in inside]
+        if 'train' in meant and all(meant) and len(set(meant)) == len(meant):
+            lists = {split: [os.path.join(paths[0], name)] for name, split in zip(inside, meant) if split}
+            return {split: lists.get(split, []) for split in ('train', 'validation', 'test')}
+    return {'train': paths, 'validation': [], 'test': []}
+
+
+def _listed(split: str, listed: list[str]) -> list[readers.Picture]:
+    found = list[readers.Picture]()
+    # An archive is unpacked there, so what is found lies in it as long as the program runs.
+    scratch = tempfile.mkdtemp(prefix='landmark-init-')
+    for source in readers.sources(split, '', listed):
+        readers.look_for(source)
+        found += [each for each in readers.scan(source, scratch, {}) if isinstance(each, readers.Picture)]
+    return found
+
+
+def _refuse_few(counts: collections.Counter, paths: list[str]) -> None:
+    where = ', '.join(paths)
+    if not counts:
+        raise UserError(f'{where}: no image was found. Give a folder that holds one folder of JPEG or PNG files a '
+                        'class, as photos/cat/1.jpg, or an archive of one.')
+    if len(counts) == 1:
+        raise UserError(f'{where}: all {counts.total():,} images are of one class, {next(iter(counts))!r}, so there is '
+                        'nothing to tell apart. Put the images of each class into a folder of its own.')
+    usable = [count for count in counts.values() if count >= FEWEST_OF_A_CLASS]
+    if counts.total() < FEWEST or len(usable) < 2:
+        raise UserError(f'{where}: {counts.total():,} images in {len(counts):,} classes are too few to learn from and '
+                        f'to test with. Give {FEWEST_OF_A_CLASS} or more of each of two classes, {FEWEST} in all; a '
+                        'hundred of each is a good beginning.')
+
+
+def _decode(pictures: list[readers.Picture]) -> _Look:
+    sides, grey, copies, both, seconds = list[int](), 0, 0, 0, 0.0
+    reasons: dict[str, list[str]] = {}
+    classes: dict[bytes, str] = {}
+    for picture in pictures:
+        data = files.read(picture.found.file, picture.found.offset, picture.found.length)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        copies += digest in classes
+        both += classes.setdefault(digest, picture.label) != picture.label
+        began = time.monotonic()
+        try:
+            head = codec.header(data, codec.MAX_PIXELS)
+            square = codec.load(data, head, square=True).square
+        except codec.Unreadable as error:
+            reasons.setdefault(str(error), []).append(picture.found.name)
+            continue
+        seconds += time.monotonic() - began
+        sides.append(min(head.height, head.width))
+        assert square is not None
+        grey += bool((np.ptp(square.astype(np.int16), axis=-1) <= 4).all())
+    if not sides:
+        raise UserError(f'none of {len(pictures):,} files looked at is an image that can be read: '
+                        f'{next(iter(reasons))}. Convert them to JPEG or PNG.')
+    return _Look(sides, grey, seconds / len(sides), copies, both, reasons)
+
+
+def _divided(lists: dict[str, list[str]], found: dict[str, list], readable: int) -> tuple[dict[str, int], Sections]:
+    """How many examples each split has, and the keys that say so."""
+    fraction = held_out_fraction(readable)
+    data: dict[str, tuple[Any, str]] = {'module': ('data_prep.imagenet', ''), 'train': (lists['train'], '')}
+    examples = {'train': readable}
+    for split in ('validation', 'test'):
+        if lists[split]:
+            data[split], examples[split] = (lists[split], ''), len(found[split])
+        else:
+            data[f'{split}_fraction'] = fraction, 'split off by a hash of the name'
+            examples[split] = round(readable * fraction)
+            examples['train'] -= examples[split]
+    data['remove_duplicates'] = True, 'no training image is also in the test'
+    return examples, {'data': data}
+
+
+def _gate(baseline: float, tested: int) -> str:
+    return f'below {baseline:.3g}, the baseline\'s, by more than chance on about {tested:,} test images'
+
+
+def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: int) -> list[str]:
+    said = []
+    if damaged:
+        reason, names = max(seen.reasons.items(), key=lambda item: len(item[1]))
+        said.append(f'{damaged:,} of {looked:,} looked at cannot be read, as {names[0]}: {reason}. They become dead '
+                    'letters.')
+    if seen.copies:
+        said.append(f'{seen.copies:,} of {looked:,} are byte for byte copies of another'
+                    + (f', {seen.both_classes:,} of them in two classes, which prepare leaves out' if seen.both_classes
+                       else '') + '.')
+    few = [name for name, count in counts.items() if count < FEWEST_OF_A_CLASS]
+    if few:
+        said.append(f'{len(few):,} classes have fewer than {FEWEST_OF_A_CLASS} images, as {few[0]!r}; do not expect '
+                    'those to be learned.')
+    if counts.most_common(1)[0][1] > 10 * min(counts.values()):
+        said.append('The classes are unbalanced, more than 10 to 1: look at the errors by class in the report, as the '
+                    'error of all can be low with the rare class never found.')
+    if seen.grey == len(seen.sides):
+        said.append('All are grey, so colours are not altered; and not mirrored, as drawings and letters are not the '
+                    'same in a mirror.')
+    return said
+
+
+def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]:
+    """An even part of the images, as files in class folders."""
+    ordered = sorted(pictures, key=lambda picture: picture.label)
+    for number, picture in enumerate(spread(ordered, SMALL)):
+        path = pathlib.Path(folder, picture.label, f'{number}{pathlib.PurePath(picture.found.name).suffix}')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files.read(picture.found.file, picture.found.offset, picture.found.length))
+    return {'module': 'data_prep.imagenet', 'train': [folder], 'validation_fraction': 0.2, 'test_fraction': 0.2,
+            'max_dead_letters': 0.9}

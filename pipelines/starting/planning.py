@@ -1,0 +1,169 @@
+"""Chooses the net, the batch and the steps that fit minutes and memory, from what was measured of the candidates."""
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pipelines.starting import calibration, recipes
+from pipelines.starting.calibration import Measured
+from pipelines.starting.findings import Candidate, Findings, Sections, merged, say, values
+
+VALIDATIONS, CHECKPOINTS, AVERAGED = 10, 20, 3
+FEWEST_STEPS = 30
+
+
+class Rest(NamedTuple):
+    """What a whole run takes besides the training steps, measured on two cores of a Zen 4 beside other work.
+
+    Attributes:
+      fixed: seconds of all stages but the steps: imports, Beam's start, export, TFMA, the fresh process, the push.
+      prepare: processor seconds to prepare the calibration's small data there, by which `fixed` is scaled to this
+        machine.
+      answer: seconds to answer a test example, over those of a training step for one example.
+      memory: gigabytes that evaluation takes beyond what the calibration held.
+    """
+    fixed: float
+    prepare: float
+    answer: float
+    memory: float
+
+
+REST = {'images': Rest(50, 5.0, 6.0, 0.05), 'pairs': Rest(60, 7.0, 20.0, 0.3),
+        'trees': Rest(60, 7.0, 200.0, 0.3), 'tryon': Rest(60, 20.0, 2.0, 0.5)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What was chosen, and what it is expected to take.
+
+    Attributes:
+      minutes, training: of the whole run, and of the steps alone, on this machine when it is idle.
+      cpu_minutes: of its processors.
+      memory: gigabytes.
+      passes: how often each training example is seen.
+      said: why, a sentence each.
+    """
+    candidate: Candidate
+    sections: Sections
+    steps: int
+    minutes: float
+    training: float
+    cpu_minutes: float
+    memory: float
+    passes: float
+    said: list[str]
+    where: str = 'on this machine when nothing else runs'
+
+    @property
+    def expected(self) -> str:
+        """What it is expected to take, in words."""
+        if not self.cpu_minutes:  # nothing was measured
+            return f'{self.minutes:.1f} minutes of training {self.where}, and {self.memory:.1f} GB'
+        return (f'{self.minutes:.1f} minutes {self.where}, {self.training:.1f} of them training; '
+                f'{self.cpu_minutes:.1f} minutes of processor time, and {self.memory:.1f} GB')
+
+
+def choose(found: Findings, measure: Callable[[dict[str, dict[str, Any]]], Measured], minutes: float,
+           memory: float) -> Plan:
+    """The largest net that sees the data often enough in the minutes and fits the memory; else the smallest.
+
+    Args:
+      measure: what a configuration's sections cost here.
+    """
+    kept: tuple[Candidate, Measured] | None = None
+    said, ratio = list[str](), 1.0
+    least, most = recipes.passes(found.kind, found.examples['train'])
+    for candidate in recipes.candidates(found):
+        if kept and not _worth_trying(found, kept, ratio, minutes, least):
+            break
+        cost = measure(values(merged(found.sections, candidate.sections)))
+        seen = _steps(found, cost, minutes) * cost.per_step / found.examples['train']
+        fits = cost.memory + REST[found.kind].memory <= memory
+        say(f'{candidate.words}: {cost.step.idle * 1000:,.0f} ms a step, {max(0, seen):,.0f} passes over the data in '
+            f'{minutes:g} minutes, {cost.memory:.1f} GB')
+        if kept is not None:
+            ratio = cost.step.idle / cost.per_step / (kept[1].step.idle / kept[1].per_step)
+        if kept is None or (fits and seen >= least):
+            kept = candidate, cost
+        if not fits or seen < least:
+            said.append(f'Larger: {candidate.words} would see each example {max(0, seen):.1f} times, and {least:.0f} '
+                        f'are worth its size.' if fits else
+                        f'Larger: {candidate.words} needs {cost.memory:.1f} of {memory:g} GB.')
+            break
+    assert kept is not None
+    return _planned(found, *kept, minutes, memory, most, said if kept[0].words not in ' '.join(said) else [])
+
+
+def _worth_trying(found: Findings, kept: tuple[Candidate, Measured], ratio: float, minutes: float,
+                  least: float) -> bool:
+    """Whether a larger net may still see the data often enough: one seldom costs less than a fifth more."""
+    _, cost = kept
+    dearer = cost._replace(step=calibration.Seconds(*(part * max(1.2, 0.6 * ratio) for part in cost.step)))
+    return _steps(found, dearer, minutes) * cost.per_step / found.examples['train'] >= least
+
+
+def overhead(found: Findings, cost: Measured) -> calibration.Seconds:
+    """What a run takes without its steps and validations."""
+    rest, machine = REST[found.kind], cost.prepare.cpu / REST[found.kind].prepare
+    more = sum(found.examples.values()) - found.small
+    alone = rest.fixed * machine + max(0, more) * found.facts.get('seconds', 0)
+    return calibration.Seconds(*(
+        alone + begin + found.examples['test'] * rest.answer * step / cost.per_step
+        for step, begin in zip(cost.step, cost.begin)))
+
+
+def _validation(found: Findings, cost: Measured) -> calibration.Seconds:
+    """What all validations take, with the last one of the averaged weights."""
+    batches = (VALIDATIONS + 1) * math.ceil(found.examples['validation'] / cost.per_step)
+    return calibration.Seconds(*(batches * part for part in cost.evaluation))
+
+
+def _steps(found: Findings, cost: Measured, minutes: float) -> int:
+    """Steps that fit the minutes; not positive if nothing does."""
+    return int((60 * minutes - overhead(found, cost).idle - _validation(found, cost).idle) / cost.step.idle)
+
+
+def _planned(found: Findings, candidate: Candidate, cost: Measured, minutes: float, memory: float, most: float,
+             said: list[str]) -> Plan:
+    possible = _steps(found, cost, minutes)
+    enough = math.ceil(most * found.examples['train'] / cost.per_step)
+    steps = max(FEWEST_STEPS, min(possible, enough))
+    if enough < possible:
+        said = [*said, f'Training ends before the {minutes:g} minutes: after {most:.0f} passes over the data more '
+                'teach little.']
+    if possible < FEWEST_STEPS:
+        said = [*said, f'{minutes:g} minutes leave no time to train; {FEWEST_STEPS} steps only show that everything '
+                'works. Give more --minutes.']
+    if cost.memory + REST[found.kind].memory > memory:
+        said = [*said, f'The smallest net needs more than --memory {memory:g} GB; expect it to be slow or to be '
+                'stopped.']
+    steps = in_parts(steps)
+    time, cpu = (steps * step + rest for step, rest in zip(cost.step, _validation(found, cost)))
+    alone = overhead(found, cost)
+    passes = steps * cost.per_step / found.examples['train']
+    return Plan(candidate, merged(found.sections, candidate.sections, training(steps, passes)), steps,
+                (alone.idle + time) / 60, time / 60, (alone.cpu + cpu) / 60,
+                cost.memory + REST[found.kind].memory, passes, said)
+
+
+def in_parts(steps: int) -> int:
+    """So many steps or a few less, as checkpoints and validations divide them."""
+    return max(CHECKPOINTS, steps // CHECKPOINTS * CHECKPOINTS)
+
+
+def training(steps: int, passes: float) -> Sections:
+    """The section `train`."""
+    return {'train': {
+        'steps': (steps, f'{passes:.0f} passes over the training data'), 'precision': (precision(), ''),
+        'log_every': (steps // CHECKPOINTS, ''), 'checkpoint_every': (steps // CHECKPOINTS, ''),
+        'validate_every': (steps // VALIDATIONS, ''),
+        'average_checkpoints': (AVERAGED, 'the mean of the last ones is exported')}}
+
+
+def precision() -> str:
+    """bfloat16 where the processor has its products, which halve a step's time; else float32."""
+    try:
+        with open('/proc/cpuinfo') as file:
+            return 'bfloat16' if 'avx512_bf16' in file.read() else 'float32'
+    except OSError:
+        return 'float32'

@@ -1,0 +1,116 @@
+"""Looks at constituency trees: counts, lengths, copies, and what is no tree and why."""
+import os
+import shutil
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from data_prep import UserError, treebank
+from data_prep.trees import tree_files
+from pipelines.starting import recipes
+from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
+from pipelines.starting.pairs import MOST_DAMAGED, most_subwords
+
+FEWEST = 50
+LOOKED_AT = 50_000  # trees that are read; of more, the first
+SMALL = 3_000  # trees for the calibration, about
+SCORED = 300  # of them the baseline is computed by
+
+
+def look(paths: list[str]) -> Findings:
+    """Looks at files, folders or archives of trees in brackets.
+
+    Raises:
+      UserError: nothing could be learned from them.
+    """
+    say(f'reading {", ".join(paths)} …')
+    rows, reasons, files = _read(paths)
+    total = len(rows) + len(reasons)
+    if len(reasons) > MOST_DAMAGED * total:
+        raise UserError(f'{reasons[0]}; {len(reasons):,} of {total:,} records are no trees. Give files in Penn '
+                        'Treebank brackets, as (S (NP (DT the) (NN cat)) (VP (VBZ sits))).')
+    if len(rows) < FEWEST:
+        raise UserError(f'{", ".join(paths)}: {len(rows):,} trees are too few to learn from and to test with. Give '
+                        f'{FEWEST} or more; a thousand is a good beginning.')
+    fraction = held_out_fraction(len(rows))
+    held = round(len(rows) * fraction)
+    examples = {'train': len(rows) - 2 * held, 'validation': held, 'test': held}
+    # By whole files a fraction of a few is a matter of luck.
+    by = 'file' if files >= 100 else 'tree'
+    data: Keys = {'module': ('data_prep.treebank', ''), 'train': (paths, ''),
+                  'validation_fraction': (fraction, f'split off by a hash, whole {by}s'),
+                  'test_fraction': (fraction, ''),
+                  'split_by': (by, ''), 'remove_duplicates': (True, 'no training tree is also in the test'),
+                  'tags': ('keep', 'parts of speech are learned, too; or XX')}
+    if reasons:
+        data['max_dead_letters'] = round(min(0.5, 2 * len(reasons) / total + 0.01), 3), 'some are no trees'
+    words = np.array([row[0].count(' ') + 1 for row in rows])
+    baseline = _right_branching(spread(rows, SCORED))
+    limit = round(baseline + max(1.0, 0.1 * baseline), 1)
+    said = [f'{len(rows):,} trees in {files:,} files, {np.median(words):.0f} words in the middle, {words.max():,} at '
+            'most.']
+    if reasons:
+        said.append(f'{len(reasons):,} records are no trees, as {reasons[0]}. They become dead letters.')
+    if copies := len(rows) - len({row[:2] for row in rows}):
+        said.append(f'{copies:,} are copies of an earlier tree.')
+    return Findings(
+        'trees', said, examples,
+        {'data': data, 'evaluate': {'thresholds': ({'bracket_f1': {'min': limit}}, f'above {baseline:.3g}, the F1 of '
+                                                   'right branching')}},
+        'bracket_f1', baseline, 'right branching', lambda folder: _write_small(paths, files, len(rows), folder),
+        min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
+        {'buckets': recipes.buckets('trees', _about_lengths(rows)),
+         'most_subwords': most_subwords([(row[0], row[0]) for row in rows]) + 200,
+         'seconds': 1e-3})
+
+
+def _config(paths: list[str]) -> treebank.Config:
+    return treebank.Config(train=paths, validation_fraction=0.1, test_fraction=0.1, split_by='tree', tags='keep')
+
+
+def _read(paths: list[str]) -> tuple[list[tuple[str, ...]], list[str], int]:
+    """Words, linear form and kind of every tree; reasons why others are none; and how many files there are."""
+    rows, reasons, names, config = list[tuple[str, ...]](), list[str](), set[str](), _config(paths)
+    tree_files.look_for(tree_files.Source('train', path) for path in paths)
+    for path in paths:
+        with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
+            for block in tree_files.scan(tree_files.Source('train', path), scratch, config):
+                if len(rows) >= LOOKED_AT:
+                    break
+                names.add(block.file)
+                for file, line, _, columns, reason in tree_files.read(block, config):
+                    if reason:
+                        reasons.append(f'line {line:,} of {file}: {reason}')
+                    else:
+                        rows.append(columns)
+    return rows, reasons, len(names)
+
+
+def _right_branching(rows: list[tuple[str, ...]]) -> float:
+    """F1 of the tree that branches to the right, by evalb's rules."""
+    import tensorflow as tf
+
+    from data_prep.trees import tree_graph
+    from pipelines.evaluation import parseval
+    found, _ = tree_graph.delinearise(tf.constant([row[0] for row in rows]), tf.constant([row[1] for row in rows]))
+    references = [tree.decode() for tree in found.numpy()]
+    sums = np.sum([parseval.counts(tree, parseval.right_branching(tree)) for tree in references], 0)
+    return parseval.score('f1', sums)
+
+
+def _about_lengths(rows: list[tuple[str, ...]]) -> np.ndarray:
+    """About how many subwords linear forms have, whose brackets and words are one or little more each."""
+    return np.array([len(row[1].split()) + 0.3 * (row[0].count(' ') + 1) for row in rows])
+
+
+def _write_small(paths: list[str], files: int, count: int, folder: str) -> dict[str, Any]:
+    """Some of the files, as many as hold enough trees; an archive is taken as it is."""
+    found = [name for path in paths for name in tree_files.outermost(path)]
+    some = spread(found, max(1, round(len(found) * min(1, SMALL / count)))) if len(found) == files else found
+    listed = []
+    for number, path in enumerate(some):
+        listed.append(os.path.join(folder, f'{number}_{os.path.basename(path)}'))
+        shutil.copy(path, listed[-1])
+    return {'module': 'data_prep.treebank', 'train': listed, 'validation_fraction': 0.1, 'test_fraction': 0.1,
+            'split_by': 'tree', 'max_dead_letters': 0.9}

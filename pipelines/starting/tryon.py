@@ -1,0 +1,116 @@
+"""Looks at people and garments laid out as VITON-HD's data: who wears what, sizes, and what is missing."""
+import collections
+import os
+import pathlib
+from typing import Any
+
+from data_prep import UserError
+from data_prep.image import codec
+from data_prep.people import pairs_files
+from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
+
+FEWEST = 20
+LOOKED_AT = 200  # samples whose files are read
+SMALL = 24
+MOST_DAMAGED = 0.5
+
+
+def look(paths: list[str]) -> Findings:
+    """Looks at a folder of people and garments.
+
+    Raises:
+      UserError: nothing could be learned from them.
+    """
+    if len(paths) > 1:
+        raise UserError('tryon takes one folder, which holds *_pairs.txt and the folders they speak of.')
+    [root] = paths
+    lists = _lists(root)
+    say(f'reading {", ".join(lists["train"])} …')
+    pairs = [pair for path in lists['train'] for pair in pairs_files.pairs(path)]
+    people = sorted({pair.person for pair in pairs if not pair.reason})
+    if len(people) < FEWEST:
+        raise UserError(f'{", ".join(lists["train"])}: {len(people):,} people are too few to learn from. Give '
+                        f'{FEWEST} or more, or use published weights, as docs/tasks/tryon.md says.')
+    folders = pairs_files.folders(pairs_files.root(lists['train'][0]))
+    sizes, reasons = _sizes(folders, spread(people, LOOKED_AT))
+    bad, looked = sum(map(len, reasons.values())), min(LOOKED_AT, len(people))
+    if bad > MOST_DAMAGED * looked:
+        reason, names = max(reasons.items(), key=lambda item: len(item[1]))
+        raise UserError(f'{bad:,} of {looked:,} samples cannot be used; most of them, as {names[0]}: {reason}. See '
+                        'docs/tasks/tryon.md for how the folder is laid out.')
+    size, _ = collections.Counter(sizes).most_common(1)[0]
+    examples, data = _divided(lists, len(people))
+    if bad:
+        data['max_dead_letters'] = round(min(0.9, 2 * bad / looked + 0.05), 3), 'some are incomplete'
+    said = [f'{len(people):,} people with a garment, most of {size[0]:,} x {size[1]:,} pixels.']
+    if len(set(sizes)) > 1:
+        said.append(f'{len(set(sizes)):,} sizes; all must be of one to be learned together.')
+    if bad:
+        reason, names = max(reasons.items(), key=lambda item: len(item[1]))
+        said.append(f'{bad:,} of {looked:,} looked at are incomplete, as {names[0]}: {reason}.')
+    if len(people) < 1_000:
+        said.append('So few people show whether everything works; faces and hands take thousands.')
+    return Findings(
+        'tryon', said, examples,
+        {'data': data, 'export': {'warmup_requests': (1, '')},
+         'evaluate': {'batch_size': (1, ''), 'thresholds': (
+             {'ssim': {'min': 0.5}}, "a first bound; the report has the pasted garment's own SSIM to beat")}},
+        'ssim', 0.5, 'nobody: the report measures the pasted garment',
+        lambda folder: _small(lists, people, folder), min(SMALL, len(people)), 'PAIRS_FILE',
+        {'size': size, 'seconds': 0.05})
+
+
+def _lists(root: str) -> dict[str, list[str]]:
+    """The pairs files of a folder, by what they are for."""
+    found: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
+    for path in sorted(str(path) for path in pathlib.Path(root).glob('*pairs*.txt')):
+        name = os.path.basename(path)
+        found['test' if 'test' in name else 'validation' if 'val' in name else 'train'].append(path)
+    if not found['train']:
+        raise UserError(f'{root} has no train_pairs.txt, which names a person and a garment a line. Write one; '
+                        'docs/tasks/tryon.md says how the folder is laid out.')
+    return found
+
+
+def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, int]], dict[str, list[str]]]:
+    """Heights and widths of people whose files are all there, and why others cannot be used."""
+    sizes, reasons = list[tuple[int, int]](), dict[str, list[str]]()
+    for person in people:
+        try:
+            found = pairs_files.read(folders, person, pairs_files.garment_of(folders, person))
+            head = codec.header(found['image'].content, codec.MAX_PIXELS)
+        except (pairs_files.Refused, codec.Unreadable) as error:
+            reasons.setdefault(str(error), []).append(person)
+            continue
+        sizes.append((head.height, head.width))
+    return sizes, reasons
+
+
+def _divided(lists: dict[str, list[str]], people: int) -> tuple[dict[str, int], Keys]:
+    fraction = held_out_fraction(people)
+    data: Keys = {'module': ('data_prep.tryon', ''), 'train': (lists['train'], '')}
+    examples = {'train': people}
+    for split in ('validation', 'test'):
+        if lists[split]:
+            data[split] = lists[split], ''
+            examples[split] = sum(1 for path in lists[split] for _ in pairs_files.pairs(path))
+        else:
+            data[f'{split}_fraction'] = fraction, 'split off by a hash of the name'
+            examples[split] = round(people * fraction)
+            examples['train'] -= examples[split]
+    return examples, data
+
+
+def _small(lists: dict[str, list[str]], people: list[str], folder: str) -> dict[str, Any]:
+    """A pairs file of some of the people, beside links to the folders it speaks of."""
+    real = pathlib.Path(pairs_files.root(lists['train'][0])).absolute()
+    for entry in real.iterdir():
+        if entry.is_dir():
+            pathlib.Path(folder, entry.name).symlink_to(entry)
+    found = pairs_files.folders(str(real))
+    lines = (f'{person} {pairs_files.garment_of(found, person)}\n' for person in spread(people, SMALL))
+    path = pathlib.Path(folder, 'pairs.txt')
+    path.write_text(''.join(lines))
+    return {'module': 'data_prep.tryon', 'train': [str(path)], 'validation_fraction': 0.2, 'test_fraction': 0.2,
+            'max_dead_letters': 0.9}
+

@@ -1,0 +1,74 @@
+"""Says at which step a loss stopped being finite, in which layer the weights grew, and which key to change to what."""
+import math
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from data_prep import UserError
+
+GROWN = 1.5  # times its first size from which on a layer is said to have grown
+_CALMER = 3  # that the learning rate is divided by
+
+
+def sizes(nets: dict) -> dict[str, float]:
+    """Root mean square of every trainable matrix or kernel, by network and layer."""
+    found = {}
+    for net in nets.values():
+        for variable in net.trainable_variables:
+            if variable.shape.rank > 1:
+                name = variable.name.split(':')[0].removesuffix('/kernel').removesuffix('/embeddings')
+                found[f'{net.name}: {name}' if len(nets) > 1 else name] = float(
+                    tf.sqrt(tf.reduce_mean(tf.square(tf.cast(variable, tf.float32)))))
+    return found
+
+
+def check(totals: Iterable[dict], last: int, nets: dict, began: dict[str, float], config) -> None:
+    """Raises `UserError` if a loss of these steps is not finite.
+
+    The trainer moves no weight by such a loss, so the weights are still those that gave it.
+
+    Args:
+      totals: of each step, losses and metrics, name -> (sum, normaliser).
+      last: the number of the last of these steps.
+      began: `sizes` of when training began.
+    """
+    totals = list(totals)
+    for number, total in enumerate(totals):
+        for name, (value, _) in total.items():
+            if name.startswith('loss/') and not math.isfinite(float(value)):
+                step, part = last - len(totals) + number + 1, name.removeprefix('loss/')
+                said = f'loss of {part}' if len(nets) > 1 else 'loss'
+                raise UserError(f'train: at step {step:,} the {said} is {float(value)}. {_where(sizes(nets), began)} '
+                                f'{remedy(config, part)}')
+
+
+def _where(now: dict[str, float], began: dict[str, float]) -> str:
+    broken = [name for name, size in now.items() if not math.isfinite(size)]
+    if broken:
+        return f'The weights of {broken[0]} are not finite either.'
+    growth = {name: now[name] / size for name, size in began.items() if size}
+    layer = max(growth, key=growth.__getitem__, default='')
+    if not layer or growth[layer] < GROWN:
+        return 'No layer\'s weights had grown by then, so the first outputs were too large already.'
+    return f'It grew in {layer}, whose weights are {growth[layer]:.3g} times as large as they began.'
+
+
+def remedy(config, part: str) -> str:
+    """Which key to change to what: the first that a configuration has not changed yet."""
+    if getattr(config.input, 'standardise', True) is False:
+        return 'Levels of up to 255 reach the net: standardise them, with --set input.standardise=true.'
+    if getattr(config.model, 'clip_norm', 1) == 0:
+        return 'Clip the gradients, with --set model.clip_norm=1.'
+    for net in (name for name in vars(config.model) if part.startswith(name)):
+        own = getattr(config.model, net)
+        if isinstance(own, dict) and 'learning_rate' in own:
+            return _lower(f'{net}.learning_rate', own['learning_rate'])
+    follows_cosine = getattr(config.model, 'schedule', '') != 'inverse_square_root'
+    for key in ('learning_rate', 'learning_rate_factor')[0 if follows_cosine else 1:]:
+        if getattr(config.model, key, None):
+            return _lower(key, getattr(config.model, key))
+    return 'Lower the learning rate.'
+
+
+def _lower(key: str, value: float) -> str:
+    return f'Lower the learning rate, with --set model.{key}={value / _CALMER:.2g}.'
