@@ -355,7 +355,8 @@ def _nearest(key: str, template: hyperparams.Config, prefix: str) -> str:
     """The key most like an unknown one, or nothing: of the same section, or, at the top, of any."""
     own = {field.name: getattr(template, field.name) for field in dataclasses.fields(template)}
     if not prefix:
-        inside = {f'{section}.{each.name}': each.name for section, keys in own.items()
+        train_first = sorted(own.items(), key=lambda item: item[0] != 'train')  # some models have a key `steps`, too
+        inside = {f'{section}.{each.name}': each.name for section, keys in train_first
                   if isinstance(keys, hyperparams.Config) for each in dataclasses.fields(keys)}
         for dotted, last in inside.items():  # train:steps, or steps alone
             if key.replace(':', '.') == dotted or key == last:
