@@ -41,7 +41,7 @@ def test_a_cosine_rises_and_ends_with_the_run():
 
 @pytest.mark.parametrize('make', [
     lambda clip: optimizers.Momentum(0.5, 0.9, clip_norm=clip),
-    lambda clip: optimizers.descent(optimizers.Descent(0.5, decay=0.0, schedule='cosine', steps=1, clip_norm=clip))])
+    lambda clip: optimizers.descent(optimizers.Descent(0.5, weight_decay=0.0, schedule='cosine', steps=1, clip_norm=clip))])
 def test_gradients_longer_than_the_norm_are_scaled_together(make):
     for clip, scale in ((0.0, 1.0), (10.0, 1.0), (1.0, 0.2)):
         a, b = tf.Variable([0.0, 0.0], name='a/kernel'), tf.Variable([0.0], name='b/kernel')
@@ -123,11 +123,11 @@ def test_where_a_loss_grew_is_the_layer_whose_weights_did():
     began = divergence.sizes({'net': net})
     assert list(began) == ['first', 'second']
     net.layers[1].kernel.assign(net.layers[1].kernel * 50)
-    loaded = config.load('demo_images', ['model.clip_norm=1', 'model.learning_rate=0.03', 'input.deviation=true'])
+    loaded = config.load('demo_images', ['model.clip_norm=1', 'model.learning_rate=0.03', 'input.standardise=true'])
     good, bad = {'loss/net': (tf.constant(1.0), 1)}, {'loss/net': (tf.constant(float('inf')), 1)}
     divergence.check([good, good], 7, {'net': net}, began, loaded)
     with pytest.raises(UserError, match=r'at step 6 the loss is inf\. It grew in second, whose weights are 50 times as '
                        r'large as they began\. Lower the learning rate, with --set model.learning_rate=0.01\.'):
         divergence.check([good, bad, good], 7, {'net': net}, began, loaded)
-    with pytest.raises(UserError, match='standardise them, with --set input.deviation=true'):
+    with pytest.raises(UserError, match='standardise them, with --set input.standardise=true'):
         divergence.check([bad], 1, {'net': net}, began, config.load('demo_images'))

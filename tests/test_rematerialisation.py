@@ -25,7 +25,7 @@ def pictures(paper, **keys):
 def people(name):
     of = name.removesuffix('_discriminator')
     config = try_on.Config(preset='official', size=[128, 128], low=[64, 64], segmentation={'width': 0.0625},
-                           geometric_matching={'width': 0.0625}, alias={'width': 0.0625}, learn=[of])
+                           geometric_matching={'width': 0.0625}, alias={'width': 0.0625}, trainable_networks=[of])
     net = (try_on.PARTS[of].build(try_on.part(config, of)) if name == of else try_on.discriminators(config))[name]
     shapes = dict(zip(net.input_names, net.inputs))
     draw = {key: tf.random.stateless_uniform([2, *shape.shape[1:]], SEED + n) for n, (key, shape) in

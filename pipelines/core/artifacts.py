@@ -37,7 +37,8 @@ FRAME = {
     **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.progress', 'pipelines.core.explain'), 'prints'),
     'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
-                     'pipelines.reporting.figures', 'pipelines.reporting.strips'),
+                     'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',
+                     'pipelines.reporting.strips'),
                     'draws what was found; the gate does not look at it')}
 # Files that are copied into outputs as they are, so that their comments and layout count.
 _COPIED = 'pipelines.serving.kit'
