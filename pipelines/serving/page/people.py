@@ -69,7 +69,8 @@ def _made(size: tuple[int, int]) -> list[dict]:
 
 
 def _of_pairs(pairs: str, origin: str) -> list[dict]:
-    folders, found = pairs_files.folders(pairs_files.root(pairs)), []
+    folders = pairs_files.folders(pairs_files.root(pairs))
+    found: list[dict] = []
     for pair in pairs_files.pairs(pairs):
         if not pair.reason and len(found) < TESTED:
             try:
