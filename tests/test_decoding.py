@@ -153,6 +153,30 @@ def test_a_wide_beam_finds_the_best_sentence_there_is(alpha, seed):
     assert float(scores[0]) == pytest.approx(best[0], abs=1e-4)
 
 
+def test_of_several_all_are_the_best_sentences_there_are():
+    V, T, K, alpha = 5, 4, 128, 0.6
+    table, step_fn = markov(V, 0)
+    logp = tf.nn.log_softmax(table).numpy()
+    every = []
+    for n in range(1, T + 1):
+        for words in itertools.product([t for t in range(V) if t != EOS], repeat=n - 1):
+            path = [BOS, *words, EOS]
+            score = sum(logp[a, b] for a, b in zip(path, path[1:])) / decoding.length_penalty(n, alpha)
+            every.append((score, path[1:]))
+    ids, scores = decoding.beam_search(step_fn, (), (), tf.constant([T]), T, K, alpha, BOS, EOS, several=True)
+    ids, scores = ids.numpy()[0], scores.numpy()[0]
+    there = np.isfinite(scores)
+    found = [(float(score), sentence(row)) for score, row in zip(scores[there], ids[there])]
+    known = {tuple(words): float(score) for score, words in every}
+    assert len(found) > 40 and len({tuple(words) for _, words in found}) == len(found) and not ids[~there].any()
+    np.testing.assert_allclose([score for score, _ in found], [known[tuple(words)] for _, words in found], atol=1e-4)
+    assert found == sorted(found, key=lambda each: -each[0])
+    np.testing.assert_allclose([score for score, _ in found[:10]], sorted(known.values())[:-11:-1], atol=1e-4)
+    best, score = decoding.beam_search(step_fn, (), (), tf.constant([T]), T, K, alpha, BOS, EOS)
+    np.testing.assert_array_equal(best[0], ids[0])
+    np.testing.assert_array_equal(score[0], scores[0])
+
+
 def test_length_penalty_is_wus():
     assert float(decoding.length_penalty(1, 0.6)) == 1.0
     assert float(decoding.length_penalty(25, 0.6)) == pytest.approx(5 ** 0.6)
@@ -272,27 +296,6 @@ def test_a_batch_of_mixed_lengths_equals_one_by_one(model, translated):
         one, score = translator(tf.constant(alone))
         assert sentence(one.numpy()[0]) == sentence(ids[i])
         np.testing.assert_allclose(score[0], scores[i], atol=1e-4)
-
-
-def test_all_hypotheses_score_what_the_whole_model_gives_them(model):
-    """The first is the answer; each one's score is its log probability, taught, over Wu's penalty."""
-    nets, config = model
-    best, score = translate(model, beam_size=8, extra_length=12)
-    inference = dataclasses.replace(INFERENCE, beam_size=8, extra_length=12)
-    found, scores = (part.numpy() for part in Translator(nets, config, inference).hypotheses(tf.constant(INPUTS)))
-    np.testing.assert_array_equal(found[:, 0], best)
-    np.testing.assert_allclose(scores[:, 0], score, atol=1e-5)
-    assert (np.diff(np.where(np.isfinite(scores), scores, -1e9)) <= 0).all()
-    # Of the net with the norm behind only the answers end within the limit.
-    assert np.isfinite(scores).sum() >= len(INPUTS) + (config.norm == 'pre')
-    for row, k in np.argwhere(np.isfinite(scores)):
-        ids = found[row, k]
-        logits = nets['transformer']([INPUTS[row:row + 1], ids[None], tf.zeros([2], tf.int32)])[0]
-        logp = tf.gather(tf.nn.log_softmax(logits), ids, axis=-1, batch_dims=1).numpy()
-        length = int((ids != 0).sum())
-        expected = logp[:length].sum() / decoding.length_penalty(length, 0.6)
-        np.testing.assert_allclose(scores[row, k], expected, atol=1e-4)
-    assert not found[~np.isfinite(scores)].any()
 
 
 def test_where_it_looked_is_the_mean_of_all_heads_and_of_a_batch_what_it_is_alone(model):

@@ -126,7 +126,7 @@ def test_decay_makes_the_difference_the_formula_says():
     ([float('nan'), .5, float('nan')], {}, [.1, .1, .01]),
     ([.1, .1, .2], {}, [1, .1, .01]),  # to all digits of a float64
     ([.5, .4, .4, .3, .3], {'patience': 2}, [1, 1, 1, 1, 1]),  # whoever improves waits anew
-    ([.5, .5, .5], {'drops': 1, 'factor': 2}, [1, .5, .5])])
+    ([.5, .5, .5], {'max_drops': 1, 'factor': 2}, [1, .5, .5])])
 def test_plateau(errors, settings, rates):
     schedule, found = optimizers.Plateau(1.0, 'top1_error', **settings), []
     for error in errors:
@@ -165,7 +165,7 @@ def test_the_defaults_are_krizhevskys():
 def test_keys_of_a_configuration_go_where_they_belong():
     config = optimizers.Descent(0.3, 0.7, 0.25, 4.0, 2, 'loss', 3, 0.125)
     optimizer = optimizers.descent(config, spared=('fc8',))
-    assert optimizer.schedule.get_config() == {'rate': 0.3, 'watch': 'loss', 'factor': 4.0, 'drops': 2,
+    assert optimizer.schedule.get_config() == {'rate': 0.3, 'monitor': 'loss', 'factor': 4.0, 'max_drops': 2,
                                                'patience': 3,
                                                'min_delta': 0.125}
     variables = [tf.Variable([8.0], name=name)

@@ -36,6 +36,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.push': 'test_push.py',
+    'python -m pipelines.serve': 'test_serve.py, on ports of its own',
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',
     'python -m pipelines.init images photos/ --minutes 20 > my.yaml': 'test_init.py',

@@ -48,12 +48,12 @@ class Trained(trainer.Trainer):
                 mean = total / normaliser
             return mean, [tf.norm(tf.convert_to_tensor(gradient))
                           for gradient in tape.gradient(mean, [variables[name] for name in which])]
-        with precision.rewriting(self.config.train.precision, self.whole):
+        with precision.rewriting(self.config.train.precision, self.devices.use_mixed_policy):
             mean, norms = learn(batch)
         return float(mean), [float(norm) for norm in norms]
 
     def step(self, batch) -> float:
         """Updates the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
-        with precision.rewriting(self.config.train.precision, self.whole):
+        with precision.rewriting(self.config.train.precision, self.devices.use_mixed_policy):
             found = self._train(batch)
         return float(np.divide(*next(pair for name, pair in found.items() if name.startswith('loss/'))))

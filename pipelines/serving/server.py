@@ -177,6 +177,8 @@ class Server:
             except TimeoutError:  # who reads so slowly holds memory of others
                 if request.transport:
                     request.transport.abort()
+            except ConnectionError:  # who has left needs no answer
+                pass
             return response
         finally:
             self._open -= 1

@@ -10,7 +10,9 @@ import urllib.request
 
 import tensorflow as tf
 
+from pipelines import export
 from pipelines.serving import pusher, server
+from pipelines.serving.layout import DESCRIPTION
 
 
 class HalfPlusTwo(tf.Module):
@@ -44,6 +46,19 @@ def push(module, destination: str, signatures: dict) -> str:
     """Saves a module and pushes it. Returns the version's folder."""
     folder = f'{destination}.saved'
     tf.saved_model.save(module, folder, signatures=signatures)
+    return pusher.publish(folder, destination, {})
+
+
+def push_exported(module, destination: str, description: dict, warmup: tuple[dict, ...] = ()) -> str:
+    """Saves and pushes a module with `signatures()` as `export` does. Returns the version's folder."""
+    folder = f'{destination}.saved'
+    tf.saved_model.save(module, folder, signatures=module.signatures())
+    os.makedirs(os.path.join(folder, 'assets.extra'), exist_ok=True)
+    name = os.path.basename(destination)
+    config = {'export': {'jit': False}, 'data': {}, 'model': {}, **description.pop('config', {})}
+    with open(os.path.join(folder, DESCRIPTION), 'w', encoding='utf-8') as file:
+        json.dump({'name': name, 'config': config, **description}, file)
+    export.write_warmup(folder, name, list(warmup))
     return pusher.publish(folder, destination, {})
 
 

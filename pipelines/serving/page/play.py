@@ -24,6 +24,9 @@ ROOMS = 16  # schools at the same time; the one left longest is given up
 IDLE = 30 * 60  # seconds
 PAPERS = 64  # positions of an examination
 _ROW = np.zeros(1, np.int32)
+# What a machine is made of, by the names its class gives them.
+_PARTS = ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
+          'read')
 
 
 def examples(version: Version) -> list:
@@ -124,8 +127,7 @@ def _copy(version: Version) -> Machines:
     made = Machines(Config(**own, machines=1, game=name, options=options))
     # What the exported module holds is saved under its own names.
     theirs = version.model._machine  # noqa: SLF001
-    for name in ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong',
-                 'tape', 'read'):
+    for name in _PARTS:
         getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
     return made
 
@@ -185,24 +187,29 @@ def _played(game, board: np.ndarray, move) -> np.ndarray:
 
 def _start(version: Version) -> dict:
     game = _game(version)
-    board = game.start(tf.constant([int(time.time()) & 0xFFFFFF, 0]), 1).numpy()[0]
-    while bool(game.result(tf.constant(board[None]))[0][0]):  # a game of Nim may begin with nothing on the table
-        board = game.start(tf.constant([int(board.sum()) + secrets.randbelow(2 ** 20), 0]), 1).numpy()[0]
+    while True:  # a game of Nim may begin with next to nothing on the table
+        board = game.start(tf.constant([secrets.randbelow(2 ** 20), 0]), 1).numpy()[0]
+        if not hasattr(game, 'highest') or board.sum() > min(game.highest, game.most_turns - 1):
+            break
     side = game.side if _is_go(game) else 3 if game.size == 9 and game.moves == 9 else 0
     return {**_state(game, board), 'side': side, 'opponents': list(opponents(game))}
 
 
 def _answer(version: Version, given: dict) -> dict:
-    """Plays a visitor's move, if there is one, then the machine's, with the memories that voted for it."""
+    """Plays a visitor's move, if there is one, then the machine's, with the memories that voted for it.
+
+    Returns:
+      The board as the visitor sees it, or, if his move ended the game, as the machine does; once it is over `result`,
+      the machine's: 1 won, 0 drawn, -1 lost.
+    """
     game = _game(version)
     board = _board(game, given['board'])
     room = given['room']
     if given.get('move') is not None:
         board = _played(game, board, given['move'])
     before = _state(game, board)
-    if before['over']:  # whose turn it would be has lost, drawn or won
-        return {**before, 'machine': None, 'result': -before['outcome'] if given.get('move') is not None
-                else before['outcome']}
+    if before['over']:  # it would be the machine's turn
+        return {**before, 'machine': None, 'result': before['outcome']}
     if room is not None:
         with room.lock:
             move, memories, votes = room.move(board), [], None
@@ -213,7 +220,7 @@ def _answer(version: Version, given: dict) -> dict:
         votes = round(float(found['votes'][0]), 3)
     after = _state(game, _played(game, board, move))
     return {**after, 'machine': game.name(move), 'machine_move': move, 'memories': memories, 'votes': votes,
-            'result': after['outcome'] if after['over'] else None}
+            'result': -after['outcome'] if after['over'] else None}
 
 
 async def start(page, model, version: Version, given: dict) -> dict:

@@ -107,7 +107,7 @@ function draw() {
 function heat(context, map, scores) {
   const small = make('canvas', { width: map.width, height: map.height });
   const pixels = small.getContext('2d').createImageData(map.width, map.height);
-  scores.forEach((score, n) => pixels.data.set([255, Math.round(230 * (1 - score)), 0, Math.round(190 * score)], 4 * n));
+  scores.forEach((score, n) => pixels.data.set([255, Math.round(230 * (1 - score)), 0, Math.round(130 * score)], 4 * n));
   small.getContext('2d').putImageData(pixels, 0, 0);
   context.imageSmoothingEnabled = true;
   context.drawImage(small, 0, 0, canvas.width, canvas.height);
