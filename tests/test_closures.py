@@ -56,8 +56,8 @@ def test_the_closure_of_training_is_this_one():
     """A module that enters or leaves it is looked at here: editing it trains every Transformer again."""
     assert {*closure('train', config.load('demo_translation'))} == {
         'data_prep', 'data_prep.core.archives', 'data_prep.core', 'data_prep.core.files', 'data_prep.core.input_pipeline',
-        'data_prep.core.records', 'data_prep.text.subwords', 'data_prep.text', 'data_prep.text.ids', 'data_prep.wmt',
-        'data_prep.text.wordpieces', 'keras_models', 'keras_models.weights.checkpoint_file', 'keras_models.core.layers',
+        'data_prep.core.records', 'data_prep.core.splits', 'data_prep.text.subwords', 'data_prep.text', 'data_prep.text.ids',
+        'data_prep.wmt', 'data_prep.text.wordpieces', 'keras_models', 'keras_models.weights.checkpoint_file', 'keras_models.core.layers',
         'keras_models.core.losses', 'keras_models.core.optimizers', 'keras_models.core.rematerialisation', 'keras_models.transformer',
         'pipelines.training.checkpoints', 'pipelines.training.hybrid_parallel', 'pipelines.training.jit', 'pipelines.training.loop', 'pipelines.training.precision',
         'pipelines.training.strategy', 'pipelines.train', 'pipelines.training.trainer'}

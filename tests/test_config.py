@@ -30,7 +30,7 @@ from support.commands import ROOT
     ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
     ('model.module=keras_models.nothing', r'there is no keras_models\.nothing'),
     ('model.module=keras_models.core.losses', 'keras_models.core.losses has no Config'),
-    ('data.train=[]', 'data: train, validation and test must each list files'),
+    ('data.train=[]', 'data: train must list files'),
     ('train.checkpoint_every=0', r'train\.checkpoint_every must be more than 0; it is 0'),
     ('model.h=0', r'model\.h must be more than 0'),
     ('seed=-1', 'seed must be 0 or more'),

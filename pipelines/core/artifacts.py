@@ -35,7 +35,10 @@ FRAME = {
     **dict.fromkeys(('pipelines.core.progress', 'pipelines.core.explain'), 'prints'),
     'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section', 'pipelines.reporting.figures',
-                     'pipelines.reporting.strips'), 'draws what was found; the gate does not look at it')}
+                     'pipelines.reporting.strips', 'pipelines.reporting', 'pipelines.reporting.reading'),
+                    'draws what was found; the gate does not look at it'),
+    **dict.fromkeys(('pipelines.training', 'pipelines.training.divergence'),
+                    'says why training stopped, and changes nothing of what is trained')}
 # Files that are copied into outputs as they are, so that their comments and layout count.
 _COPIED = 'pipelines.serving.kit'
 _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelRun', 'Model', 'ModelEvaluation',
