@@ -99,7 +99,7 @@ def test_push_writes_version_lineage_kit_and_output(models, tmp_path, destinatio
     with open(os.path.join(work.outputs['pushed_model'], 'pushed_model.json'), encoding='utf-8') as file:
         assert json.load(file) == work.properties == pushed
     assert version in capsys.readouterr().out
-    assert {'README.md', *serving_kit.CLIENTS} == set(os.listdir(f'{destination}.kit'))
+    assert {'README.md', *serving_kit.ASKED['text'][2]} == set(os.listdir(f'{destination}.kit'))
 
 
 def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destination, capsys):

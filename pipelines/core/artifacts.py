@@ -39,7 +39,8 @@ FRAME = {
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
                      'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',
                      'pipelines.reporting.strips'),
-                    'draws what was found; the gate does not look at it')}
+                    'draws what was found; the gate does not look at it'),
+    'pipelines.training.divergence': 'says why training stopped, and changes nothing of what is trained'}
 # Files that are copied into outputs as they are, so that their comments and layout count.
 _COPIED = 'pipelines.serving.kit'
 _NO_CODE = ast.dump(ast.Module([], []))

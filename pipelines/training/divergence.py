@@ -17,8 +17,9 @@ def sizes(nets: dict) -> dict[str, float]:
         for variable in net.trainable_variables:
             if variable.shape.rank > 1:
                 name = variable.name.split(':')[0].removesuffix('/kernel').removesuffix('/embeddings')
+                # The square of what has grown so far is no float32.
                 found[f'{net.name}: {name}' if len(nets) > 1 else name] = float(
-                    tf.sqrt(tf.reduce_mean(tf.square(tf.cast(variable, tf.float32)))))
+                    tf.sqrt(tf.reduce_mean(tf.square(tf.cast(variable, tf.float64)))))
     return found
 
 
