@@ -41,7 +41,8 @@ def test_a_cosine_rises_and_ends_with_the_run():
 
 @pytest.mark.parametrize('make', [
     lambda clip: optimizers.Momentum(0.5, 0.9, clip_norm=clip),
-    lambda clip: optimizers.descent(optimizers.Descent(0.5, weight_decay=0.0, schedule='cosine', steps=1, clip_norm=clip))])
+    lambda clip: optimizers.descent(
+        optimizers.Descent(0.5, weight_decay=0.0, schedule='cosine', steps=1, clip_norm=clip))])
 def test_gradients_longer_than_the_norm_are_scaled_together(make):
     for clip, scale in ((0.0, 1.0), (10.0, 1.0), (1.0, 0.2)):
         a, b = tf.Variable([0.0, 0.0], name='a/kernel'), tf.Variable([0.0], name='b/kernel')

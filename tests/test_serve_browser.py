@@ -13,8 +13,6 @@ import shutil
 
 import pytest
 
-playwright = pytest.importorskip('playwright.sync_api', reason='playwright is not installed; it is the extra `browser`')
-
 from pipelines.serving import pusher
 from support import served, served_kinds, tiny_classifier
 
@@ -38,7 +36,8 @@ def server(destinations):
 
 @pytest.fixture(scope='module')
 def chromium():
-    with playwright.sync_playwright() as driver:
+    from playwright import sync_api  # not at the top: the other tiers collect this file without it
+    with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS])
         yield browser
         browser.close()
