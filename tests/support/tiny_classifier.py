@@ -21,6 +21,7 @@ from keras_models.image.serving import Inference, predict, serving  # noqa: F401
 class Config:
     classes: int | None = 7
     crop: int | None = 12
+    label_smoothing: float = 0.0
 
 
 def layers(config):
