@@ -25,8 +25,8 @@ COMPUTING = {'TopK', '__onednn$matmul', '__onednn$softmax', '__onednn$layernorm'
 # Beside the cluster a training step holds the normalisers, the rate and the updates, one kernel a variable, and nothing
 # else; whoever asks a trained model may do what he likes there, but for what the cluster is for. (Products with sparse
 # matrices bring pictures to their size before it.)
-UPDATES = ('Const|Placeholder|NoOp|Identity|IdentityN|Pack|Cast|Pow|AddV2|Mul|Minimum|DivNoNan|ReadVariableOp|'
-           'AssignVariableOp|AssignAddVariableOp|ResourceApplyAdam|ResourceApplyKerasMomentum')
+UPDATES = ('Const|Placeholder|NoOp|Identity|IdentityN|Pack|Cast|Pow|AddV2|Mul|Minimum|DivNoNan|IsFinite|SelectV2|'
+           'ReadVariableOp|AssignVariableOp|AssignAddVariableOp|ResourceApplyAdam|ResourceApplyKerasMomentum')
 LAYERS = '(?!SparseTensor).*(Conv|MatMul|Einsum|BatchNorm|Pool)'
 
 
