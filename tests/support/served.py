@@ -75,7 +75,8 @@ class Running:
         asyncio.run_coroutine_threadsafe(self.server.models.look(), self.loop).result(60)
 
     def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.server.stop)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has stopped already
+            self.loop.call_soon_threadsafe(self.server.stop)
 
 
 @contextlib.contextmanager
