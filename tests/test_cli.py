@@ -69,10 +69,10 @@ def test_commands_name_the_interpreter_that_works(monkeypatch, tmp_path):
     monkeypatch.setenv('PATH', os.path.dirname(sys.executable))
     assert commands.python() == 'python'
     monkeypatch.setenv('PATH', '/usr/bin')
+    monkeypatch.chdir(tmp_path)  # below which the interpreter is not
     assert commands.python() == sys.executable
     own = tmp_path / '.venv' / 'bin' / 'python'
     monkeypatch.setattr(sys, 'executable', str(own))
-    monkeypatch.chdir(tmp_path)
     assert commands.python() == '.venv/bin/python'
     said = commands.as_typed_here('run `python -m pipelines.run` first, python being python')
     assert said == 'run `.venv/bin/python -m pipelines.run` first, python being python'
