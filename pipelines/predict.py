@@ -22,7 +22,7 @@ def main(argv=None) -> None:
     flags.add_argument('--out', metavar='DIR', default='predictions',
                        help='where the table and the pictures go (default: predictions)')
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
-    flags.add_argument('--batch_size', type=_positive, help='at once (default: 128 lines or 64 pictures)')
+    flags.add_argument('--batch_size', type=cli.positive, help='at once (default: 128 lines or 64 pictures)')
     flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
     args = cli.parse(flags, argv)
     if not args:
@@ -94,12 +94,6 @@ def _check_data(args: argparse.Namespace, model) -> None:
     if args.config or args.overrides:
         from pipelines.core import compatibility, config
         compatibility.check(f'--model {args.model}', model.description, config.load(args.config, args.overrides).data)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
-    return int(text)
 
 
 def _blocks(stream, size: int = 4096):

@@ -63,18 +63,18 @@ def _parser() -> argparse.ArgumentParser:
     flags.add_argument('--grpc_port', type=int, default=8500, help='gRPC (default: 8500)')
     flags.add_argument('--allow_host', metavar='NAME', action='append', default=[],
                        help='a name by which the server is reached, as of a proxy before it; may be repeated')
-    flags.add_argument('--keep', type=_positive, default=1, help='newest versions of a model that stay loaded '
+    flags.add_argument('--keep', type=cli.positive, default=1, help='newest versions of a model that stay loaded '
                        '(default: 1)')
     flags.add_argument('--label', metavar='MODEL:LABEL=VERSION', action='append', default=[],
                        help='a label of a version, which then stays loaded; may be repeated')
     flags.add_argument('--samples', metavar='DIR', default='', help='a folder of people and garments in VITON-HD\'s '
                        'layout, shown on the page beside the made ones')
-    flags.add_argument('--max_batch', type=_positive, default=64, help='rows computed together (default: 64)')
+    flags.add_argument('--max_batch', type=cli.positive, default=64, help='rows computed together (default: 64)')
     flags.add_argument('--batch_milliseconds', type=float, default=2, help='a request waits so long for others '
                        '(default: 2)')
-    flags.add_argument('--max_queue', type=_positive, default=1024, help='rows of a model that may wait; more get 429 '
-                       '(default: 1024)')
-    flags.add_argument('--max_body_mb', type=_positive, default=64, help='a larger body gets 413 (default: 64)')
+    flags.add_argument('--max_queue', type=cli.positive, default=1024, help='rows of a model that may wait; more get '
+                       '429 (default: 1024)')
+    flags.add_argument('--max_body_mb', type=cli.positive, default=64, help='a larger body gets 413 (default: 64)')
     flags.add_argument('--wait_seconds', type=float, default=30, help='a request that waited so long gets 503 '
                        '(default: 30)')
     flags.add_argument('--drain_seconds', type=float, default=30, help='time to answer at the end (default: 30)')
@@ -90,7 +90,7 @@ def _destination(name: str, runs: str) -> str:
     """
     from pipelines.core import artifacts
     from pipelines.serving import models
-    run = models.pushed(os.path.join(runs)) if os.path.isdir(runs) else {}
+    run = models.pushed(runs) if os.path.isdir(runs) else {}
     if name in run:
         return run[name]
     if artifacts.version_folders(name):
@@ -120,12 +120,6 @@ def _announce(server) -> None:
     if not access.is_loopback(host):
         print(f'serve: --host {host} lets every machine that reaches this one ask these models: there are no passwords '
               'and no encryption. SECURITY.md says what to put before it.', flush=True)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
-    return int(text)
 
 
 if __name__ == '__main__':

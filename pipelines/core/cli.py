@@ -32,6 +32,13 @@ def parser(command: str, description: str) -> argparse.ArgumentParser:
     return result
 
 
+def positive(text: str) -> int:
+    """Reads a flag that is a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
+    return int(text)
+
+
 def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace | None:
     """Parses the flags of a command that is no stage.
 

@@ -4,10 +4,10 @@ import re
 import jinja2
 
 
-def environment() -> jinja2.Environment:
-    """Returns the templates, in which an undefined name is an error and what came with the data is escaped."""
+def environment(package: str = 'pipelines.reporting') -> jinja2.Environment:
+    """Returns a package's templates, in which an undefined name is an error and what came with the data is escaped."""
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader('pipelines.reporting'), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        loader=jinja2.PackageLoader(package), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=jinja2.select_autoescape(('html.j2',), default=False))
     made.filters.update(number='{:.4g}'.format, thousands='{:,}'.format, markdown=_markdown)

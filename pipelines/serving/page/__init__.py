@@ -8,10 +8,10 @@ import json
 import time
 from collections.abc import Callable
 
-import jinja2
 from aiohttp import web
 
 from data_prep import UserError
+from pipelines.reporting import pages
 from pipelines.serving.failure import Failure, invalid
 from pipelines.serving.models import AVAILABLE, Model, Version
 from pipelines.serving.page import cards, people, pictures, play, text
@@ -31,14 +31,12 @@ class Page:
 
     def __init__(self, server):
         self._server, self._models = server, server.models
-        self._templates = jinja2.Environment(
-            loader=jinja2.PackageLoader('pipelines.serving.page'), undefined=jinja2.StrictUndefined, autoescape=True,
-            trim_blocks=True, lstrip_blocks=True)
+        self._templates = pages.environment(__name__)
         folder = importlib.resources.files(__name__) / 'static'
         self._static = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.split('.')[-1] in _TYPES}
-        self._cards = cards.Cards(self._models)
-        self._rooms = play.Rooms()
-        self._people = people.Wardrobe(server.settings.samples)
+        self.cards = cards.Cards(self._models)
+        self.rooms = play.Rooms()
+        self.people = people.Wardrobe(server.settings.samples)
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get('/', self.index), web.get('/static/{name}', self.static), web.get('/page/models', self.status),
@@ -47,13 +45,13 @@ class Page:
                 web.post('/models/{model}/try/{action}', self.act)]
 
     async def index(self, request: web.Request) -> web.Response:
-        found = [await self._cards.of(model, version) for model, version in self._served()]
+        found = [await self.cards.of(model, version) for model, version in self._served()]
         return self._html('index.html.j2', cards=found, server=self._server.addresses)
 
     async def model(self, request: web.Request) -> web.Response:
         model, version = self._find(request)
-        card = await self._cards.of(model, version)
-        examples = await self._models.call(self._server.settings.bounds.wait, _examples, version, card['kind'])
+        card = await self.cards.of(model, version)
+        examples = await self.call(_examples, version, card['kind'])
         return self._html('model.html.j2', card=card, examples=examples, rest=self._server.addresses['rest'])
 
     async def status(self, request: web.Request) -> web.Response:
@@ -69,7 +67,7 @@ class Page:
 
     async def report(self, request: web.Request) -> web.Response:
         model, version = self._find(request)
-        page = await self._cards.report(model, version)
+        page = await self.cards.report(model, version)
         if page is None:
             raise web.HTTPNotFound(text='There is no report of this model on this machine.')
         return web.Response(body=page, content_type='text/html', charset='utf-8',
@@ -82,10 +80,9 @@ class Page:
         if not number.isdecimal() or len(number) > 6:
             raise web.HTTPNotFound
         if kind == 'example':
-            found = await self._models.call(self._server.settings.bounds.wait, pictures.example, version, int(number))
+            found = await self.call(pictures.example, version, int(number))
         else:
-            found = await self._models.call(self._server.settings.bounds.wait, self._people.picture, model, version,
-                                            kind, int(number))
+            found = await self.call(self.people.picture, model, version, kind, int(number))
         if found is None:
             raise web.HTTPNotFound
         return web.Response(body=found, content_type='image/png' if found.startswith(b'\x89PNG') else 'image/jpeg',
@@ -118,18 +115,6 @@ class Page:
 
     async def call(self, function: Callable, *arguments):
         return await self._models.call(self._server.settings.bounds.wait, function, *arguments)
-
-    @property
-    def cards(self) -> cards.Cards:
-        return self._cards
-
-    @property
-    def rooms(self) -> 'play.Rooms':
-        return self._rooms
-
-    @property
-    def people(self) -> 'people.Wardrobe':
-        return self._people
 
     def _served(self) -> list[tuple[Model, Version]]:
         return [(model, model.find()) for _, model in sorted(self._models.models.items())

@@ -16,7 +16,7 @@ from data_prep.people import pairs_files, sample_people
 from pipelines.core import artifacts
 from pipelines.serving import guard
 from pipelines.serving.failure import Failure, invalid
-from pipelines.serving.models import Model, Version, warmup_requests
+from pipelines.serving.models import Model, Version
 from pipelines.serving.saved_model import spec_of
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
@@ -104,8 +104,7 @@ def _own(folder: str) -> list[dict]:
 async def choose(page, model: Model, version: Version, given: dict) -> dict:
     """Lists whom and what there is to choose from."""
     samples = await page.call(page.people.samples, model, version)
-    first = await page.call(lambda: len(list(warmup_requests(version.path))))
-    return {'samples': [{'number': n, 'from': sample['from']} for n, sample in enumerate(samples)], 'warmed': first}
+    return {'samples': [{'number': n, 'from': sample['from']} for n, sample in enumerate(samples)]}
 
 
 async def wear(page, model: Model, version: Version, given: dict) -> dict:
