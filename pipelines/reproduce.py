@@ -100,6 +100,7 @@ def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[f
 def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
     """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
     from pipelines.core import config
+    from pipelines.core.flow import flow
     from pipelines.reporting import report
     if scale == 'paper' or 'paper' not in experiment.scales:
         return []
@@ -107,7 +108,7 @@ def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, s
     def values(which: str, more: list[str]) -> dict[str, str]:
         chosen = experiment.scales[which]
         loaded = config.load(chosen.config, [key.replace('{data}', 'DIR') for key in chosen.set] + more)
-        return {key: report.flow(value) for key, value in report.flat(loaded.values).items()}
+        return {key: flow(value) for key, value in report.flat(loaded.values).items()}
     theirs, ours = values('paper', []), values(scale, overrides)
     return [(key, theirs.get(key, '–'), ours.get(key, '–')) for key in {**theirs, **ours}
             if theirs.get(key) != ours.get(key) and key not in ('name', 'seed')]

@@ -88,6 +88,11 @@ def test_an_old_key_works_and_names_the_new(old, new, value, where, tmp_path, ca
     assert not capsys.readouterr().err  # once is enough
 
 
+def test_blanks_around_an_old_key_mean_nothing(capsys):
+    assert config.load('vgg_a_tiny_imagenet', ['model.drops = 0']).model.max_drops == 0
+    assert 'model.drops is now called model.max_drops' in capsys.readouterr().err
+
+
 def test_both_names_at_once_are_refused(tmp_path):
     path = tmp_path / 'mine.yaml'
     path.write_text(f'{PICTURES}model: {{drops: 1, max_drops: 2}}\n')

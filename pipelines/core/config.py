@@ -165,7 +165,7 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     asked: set[str] = set()  # old names of keys
     source, raw = _read(path or DEFAULT, asked)
     for override in overrides:
-        asked |= {override.partition('=')[0]} & {*renamed.KEYS}
+        asked |= {override.partition('=')[0].strip()} & {*renamed.KEYS}
         _apply(raw, renamed.override(override))
     where = source + (f' with --set {" ".join(overrides)}' if overrides else '')
     specs = {section: _spec(where, raw, section) for section in roles.PACKAGES}

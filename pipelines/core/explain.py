@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from pipelines.core import config as configs
 from pipelines.core import shipped
 from pipelines.core.config import Config
+from pipelines.core.flow import flow
 
 
 def show(config: Config) -> None:
@@ -53,15 +54,9 @@ def differing(config: Config) -> list[tuple[str, str, str]]:
                 default = known.get(field.name, default)
             value = config.values[section][field.name]
             if default not in (None, value):
-                rows.append((f'{section}.{field.name}', _flow(value), '' if default is dataclasses.MISSING else
-                             _flow(default)))
+                rows.append((f'{section}.{field.name}', flow(value), '' if default is dataclasses.MISSING else
+                             flow(default)))
     return rows
-
-
-def _flow(value: Any) -> str:
-    """A value in one line, as YAML has it."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1 << 16)
-    return text.removesuffix('...\n').strip()
 
 
 def costs(config: Config) -> list[tuple[str, str]]:

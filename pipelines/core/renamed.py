@@ -30,7 +30,7 @@ def rename(raw: dict, source: str) -> set[str]:
 def override(text: str) -> str:
     """Returns a `section.key=value` with the key's new name."""
     key, equals, value = text.partition('=')
-    return KEYS.get(key, key) + equals + value
+    return KEYS.get(key.strip(), key) + equals + value
 
 
 def settle(raw: dict, asked: set[str], owned: dict[str, type], source: str) -> None:

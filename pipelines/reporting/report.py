@@ -21,6 +21,7 @@ from data_prep import UserError
 from data_prep.core import records
 from pipelines.core import config as configs
 from pipelines.core.config import Config
+from pipelines.core.flow import flow
 from pipelines.core.stage import Context
 from pipelines.evaluation import metrics, scorers
 from pipelines.reporting import answers, data_section, figures, pages, reading, strips
@@ -194,11 +195,6 @@ def flat(values: dict) -> dict:
     """Nested sections as `section.key`."""
     return {f'{section}.{key}' if key else section: item for section, value in values.items()
             for key, item in (value if isinstance(value, dict) else {'': value}).items()}
-
-
-def flow(value) -> str:
-    """A value as YAML on one line, as --set takes it."""
-    return yaml.safe_dump(value, default_flow_style=True, width=float('inf')).strip().removesuffix('...').strip()
 
 
 def _plain(value) -> str:

@@ -1,9 +1,7 @@
 """Writes a configuration as people do: a head that says what it is, and beside a key why it has its value."""
-import math
 import textwrap
 
-import yaml
-
+from pipelines.core.flow import flow
 from pipelines.starting.findings import Findings, Keys
 from pipelines.starting.planning import Plan
 
@@ -33,15 +31,9 @@ def text(found: Findings, plan: Plan, command: str, minutes: float, memory: floa
 def _lines(keys: Keys) -> list[str]:
     found = []
     for key, (value, comment) in keys.items():
-        line = f'  {key}: {flow(value)}'
+        line = f'  {key}: {flow(value, sort_keys=False)}'
         if comment and len(line) + len(comment) > WIDTH + 18:
             found += [f'  # {part}' for part in textwrap.wrap(comment, WIDTH)]
             comment = ''
         found.append(f'{line:<{COMMENT}} # {comment}' if comment else line)
     return found
-
-
-def flow(value) -> str:
-    """A value as YAML on one line."""
-    return yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-                          ).strip().removesuffix('...').strip()
