@@ -1,14 +1,12 @@
 """Plans for accelerators that are not here: the cost model's step in place of a measured one."""
 import difflib
 import math
-import pathlib
 import re
-import tempfile
 from typing import Any
 
 from data_prep import UserError
 from pipelines.starting import cost_model, planning, recipes
-from pipelines.starting.findings import Candidate, Findings, Sections, merged, say, values
+from pipelines.starting.findings import Candidate, Findings, Sections, merged, resolved, say, values
 
 LENGTH = 64  # tokens a padded sentence has at most, by which a batch's rows are counted
 _FASTEST = 5e-3  # seconds; starting the operations of a step takes so long on any device
@@ -94,12 +92,6 @@ def _work(found: Findings, candidate: Candidate) -> tuple[cost_model.Work, float
 
 
 def _config(sections: dict[str, dict[str, Any]], found: Findings):
-    import yaml
-
-    from pipelines.core import config as configs
     if 'classes' in found.facts:
         sections = {**sections, 'model': {**sections['model'], 'classes': found.facts['classes']}}
-    with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
-        path = pathlib.Path(scratch, 'planned.yaml')
-        path.write_text(yaml.safe_dump(sections, sort_keys=False, allow_unicode=True))
-        return configs.load(str(path))
+    return resolved(sections)

@@ -5,6 +5,7 @@ run does more of. Where other programs have the cores meanwhile, seconds are tho
 processor time.
 """
 import collections
+import contextlib
 import os
 import pathlib
 import tempfile
@@ -12,6 +13,8 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from pipelines.starting.findings import resolved
 
 STEPS = 20  # that are timed
 WARM_UP = 4  # at least that are not, and until every shape of a batch was seen
@@ -93,8 +96,6 @@ class Small:
         Args:
           values: its sections; those of `data` that say where it is are replaced.
         """
-        import contextlib
-
         from data_prep.core import records
         from pipelines.core import config as configs
         config = self._config(values)
@@ -105,8 +106,6 @@ class Small:
 
     def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:
         """Subwords of the longer side of every training example of the small data."""
-        import contextlib
-
         from data_prep.core import records
         with contextlib.redirect_stdout(None):
             examples, _ = self._examples(self._config(values))
@@ -114,16 +113,11 @@ class Small:
         return np.maximum(index['inputs'], index['targets'])
 
     def _config(self, values: dict[str, dict[str, Any]]):
-        import yaml
-
-        from pipelines.core import config as configs
         fresh = {key: value for key, value in values['data'].items() if key not in (
             'train', 'validation', 'test', 'folder', 'validation_fraction', 'test_fraction')}
         values = {**values, 'data': {**fresh, **self._named}, 'train': {'steps': 1000, **values.get('train', {})}}
         values = {name: keys for name, keys in values.items() if name != 'evaluate'}
-        path = pathlib.Path(self._scratch.name, 'small.yaml')
-        path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-        return configs.load(str(path))
+        return resolved(values)
 
     def _examples(self, config) -> tuple[str, Seconds]:
         """The folder of the small data set, and the time it took to prepare."""

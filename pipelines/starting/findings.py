@@ -1,12 +1,17 @@
 """What looking at data leaves: sentences, sizes, the baseline to beat, and the keys of the configuration's sections."""
 import dataclasses
 import math
+import pathlib
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 Keys = dict[str, tuple[Any, str]]  # key -> value, and why in words or nothing
 Sections = dict[str, Keys]
+# What files and folders of a split are called; images and pairs know one more each.
+SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
+               'validation': 'validation', 'test': 'test'}
 ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
 
 
@@ -77,6 +82,44 @@ def held_out_fraction(examples: int) -> float:
     A test of 20 examples has a standard error of 0.11 on an even error of two classes, one of 100 has 0.05.
     """
     return 0.2 if examples < 500 else 0.15 if examples < 2_000 else 0.1 if examples < 20_000 else 0.05
+
+
+def divided(lists: dict[str, list[str]], count: int, held: Callable[[str], int], fraction: float,
+            by: str) -> tuple[dict[str, int], Keys]:
+    """How many examples each split has, and the keys of the section `data` that say so.
+
+    Args:
+      lists: what was given for each split; of one without anything a fraction of the training data is split off.
+      count: training examples before that.
+      held: how many a split that was given has.
+      by: what is hashed to split.
+    """
+    examples, keys = {'train': count}, Keys()
+    for split in ('validation', 'test'):
+        if lists[split]:
+            keys[split], examples[split] = (lists[split], ''), held(split)
+        else:
+            keys[f'{split}_fraction'] = round(fraction, 5), f'split off by a hash of the {by}'
+            examples[split] = round(count * fraction)
+            examples['train'] -= examples[split]
+    return examples, keys
+
+
+def commonest(reasons: dict[str, list[str]]) -> tuple[str, str]:
+    """The reason that most files cannot be used for, and the first of them."""
+    reason, names = max(reasons.items(), key=lambda item: len(item[1]))
+    return reason, names[0]
+
+
+def resolved(sections: dict[str, dict[str, Any]]):
+    """The configuration that a file with these sections is."""
+    import yaml
+
+    from pipelines.core import config
+    with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
+        path = pathlib.Path(scratch, 'planned.yaml')
+        path.write_text(yaml.safe_dump(sections, sort_keys=False, allow_unicode=True))
+        return config.load(str(path))
 
 
 def better_than_chance(error: float, examples: int) -> float:

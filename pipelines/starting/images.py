@@ -1,8 +1,10 @@
 """Looks at images in class folders: counts, sizes, balance, copies, and what is damaged and why."""
+import atexit
 import collections
 import hashlib
 import os
 import pathlib
+import shutil
 import tempfile
 import time
 from typing import Any, NamedTuple
@@ -12,15 +14,24 @@ import numpy as np
 from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
-from pipelines.starting.findings import Findings, Sections, better_than_chance, held_out_fraction, say, spread
+from pipelines.starting.findings import (
+    SPLIT_NAMES,
+    Findings,
+    Sections,
+    better_than_chance,
+    commonest,
+    divided,
+    held_out_fraction,
+    say,
+    spread,
+)
 
 LOOKED_AT = 2000  # files that are decoded; of more, an even part
 SMALL = 384  # images for the calibration
 FEWEST, FEWEST_OF_A_CLASS = 20, 8  # that anything can be learned and tested with
 MOST_DAMAGED = 0.2
 # Folders that are splits and not classes.
-SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation',
-               'validation': 'validation', 'dev': 'validation', 'test': 'test', 'testing': 'test'}
+_SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 
 
 class _Look(NamedTuple):
@@ -49,11 +60,15 @@ def look(paths: list[str]) -> Findings:
     seen = _decode(some)
     damaged = sum(map(len, seen.reasons.values()))
     if damaged > MOST_DAMAGED * len(some):
-        reason, names = max(seen.reasons.items(), key=lambda item: len(item[1]))
-        raise UserError(f'{damaged:,} of {len(some):,} files looked at cannot be read; most of them, as {names[0]}: '
+        reason, name = commonest(seen.reasons)
+        raise UserError(f'{damaged:,} of {len(some):,} files looked at cannot be read; most of them, as {name}: '
                         f'{reason}. Convert them to JPEG or PNG, or remove them.')
     share = damaged / len(some)
-    examples, sections = _divided(lists, found, round(len(found['train']) * (1 - share)))
+    readable = round(len(found['train']) * (1 - share))
+    examples, keys = divided(lists, readable, lambda split: len(found[split]), held_out_fraction(readable), 'name')
+    sections: Sections = {'data': {
+        'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
+        'remove_duplicates': (True, 'no training image is also in the test')}}
     least, common = min(counts.values()), counts.most_common(1)[0]
     baseline = 1 - common[1] / counts.total()
     sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
@@ -75,7 +90,7 @@ def _splits(paths: list[str]) -> dict[str, list[str]]:
     if len(paths) == 1 and os.path.isdir(paths[0]):
         inside = sorted(entry.name for entry in os.scandir(paths[0]) if entry.is_dir()
                         and not entry.name.startswith('.'))
-        meant = [SPLIT_NAMES.get(name.lower()) for name in inside]
+        meant = [_SPLITS.get(name.lower()) for name in inside]
         if 'train' in meant and all(meant) and len(set(meant)) == len(meant):
             lists = {split: [os.path.join(paths[0], name)] for name, split in zip(inside, meant) if split}
             return {split: lists.get(split, []) for split in ('train', 'validation', 'test')}
@@ -86,6 +101,7 @@ def _listed(split: str, listed: list[str]) -> list[readers.Picture]:
     found = list[readers.Picture]()
     # An archive is unpacked there, so what is found lies in it as long as the program runs.
     scratch = tempfile.mkdtemp(prefix='landmark-init-')
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     for source in readers.sources(split, '', listed):
         readers.look_for(source)
         found += [each for each in readers.scan(source, scratch, {}) if isinstance(each, readers.Picture)]
@@ -133,22 +149,6 @@ def _decode(pictures: list[readers.Picture]) -> _Look:
     return _Look(sides, grey, seconds / len(sides), copies, both, reasons)
 
 
-def _divided(lists: dict[str, list[str]], found: dict[str, list], readable: int) -> tuple[dict[str, int], Sections]:
-    """How many examples each split has, and the keys that say so."""
-    fraction = held_out_fraction(readable)
-    data: dict[str, tuple[Any, str]] = {'module': ('data_prep.imagenet', ''), 'train': (lists['train'], '')}
-    examples = {'train': readable}
-    for split in ('validation', 'test'):
-        if lists[split]:
-            data[split], examples[split] = (lists[split], ''), len(found[split])
-        else:
-            data[f'{split}_fraction'] = fraction, 'split off by a hash of the name'
-            examples[split] = round(readable * fraction)
-            examples['train'] -= examples[split]
-    data['remove_duplicates'] = True, 'no training image is also in the test'
-    return examples, {'data': data}
-
-
 def _gate(baseline: float, tested: int) -> str:
     return f'below {baseline:.3g}, the baseline\'s, by more than chance on about {tested:,} test images'
 
@@ -156,8 +156,8 @@ def _gate(baseline: float, tested: int) -> str:
 def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: int) -> list[str]:
     said = []
     if damaged:
-        reason, names = max(seen.reasons.items(), key=lambda item: len(item[1]))
-        said.append(f'{damaged:,} of {looked:,} looked at cannot be read, as {names[0]}: {reason}. They become dead '
+        reason, name = commonest(seen.reasons)
+        said.append(f'{damaged:,} of {looked:,} looked at cannot be read, as {name}: {reason}. They become dead '
                     'letters.')
     if seen.copies:
         said.append(f'{seen.copies:,} of {looked:,} are byte for byte copies of another'

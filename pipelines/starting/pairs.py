@@ -14,15 +14,14 @@ from data_prep import UserError
 from data_prep.core import text_files
 from data_prep.core.text_files import Record
 from pipelines.starting import languages, recipes
-from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
+from pipelines.starting.findings import SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
 
 SMALL = 20_000  # pairs for the calibration
 LOOKED_AT = 200_000  # pairs that are looked at; of more, the first
 FEWEST = 10
 BY_HEART = 60  # pairs up to which none are held out: a tenth of them would test nothing
 MOST_DAMAGED, MOST_EMPTY = 0.2, 0.5
-_SPLITS = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
-           'validation': 'validation', 'test': 'test', 'newstest': 'test'}
+_SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
 # Names of columns that are sources or targets, as tables of instructions and of translations have them.
 _SOURCES = ('source', 'src', 'input', 'question', 'instruction', 'prompt', 'text')
 _TARGETS = ('target', 'tgt', 'output', 'response', 'answer', 'completion', 'translation', 'label')
@@ -156,19 +155,14 @@ def _refuse(paths: list[str], read: list[Record], pairs: list) -> int:
 def _divided(lists: dict[str, list[str]], usable: dict[str, list]) -> tuple[dict[str, int], Keys]:
     """How many examples each split has, and the keys that say so."""
     count = len(usable['train'])
-    data: Keys = {'module': ('data_prep.wmt', ''), 'train': (lists['train'], '')}
-    examples = {'train': count}
     # A thousand test lines bound BLEU's chance to about 1; more take minutes to translate.
     fraction = min(held_out_fraction(count), max(1_000 / count, 0.0005))
-    for split in ('validation', 'test'):
-        if not lists[split] and count <= BY_HEART:
-            data[split], examples[split] = (lists['train'], 'the same: so few are learned by heart'), count
-        elif lists[split]:
-            data[split], examples[split] = (lists[split], ''), len(usable[split])
-        else:
-            data[f'{split}_fraction'] = round(fraction, 5), 'split off by a hash of the source'
-            examples[split] = round(count * fraction)
-            examples['train'] -= examples[split]
+    by_heart = [split for split in ('validation', 'test') if not lists[split] and count <= BY_HEART]
+    examples, keys = divided(lists | {split: lists['train'] for split in by_heart}, count,
+                             lambda split: count if split in by_heart else len(usable[split]), fraction, 'source')
+    data: Keys = {'module': ('data_prep.wmt', ''), 'train': (lists['train'], ''), **keys}
+    for split in by_heart:
+        data[split] = lists['train'], 'the same: so few are learned by heart'
     if lists['test'] or count > BY_HEART:
         data['remove_duplicates'] = True, 'no training pair is also in the test'
     return examples, data

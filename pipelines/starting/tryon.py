@@ -7,7 +7,7 @@ from typing import Any
 from data_prep import UserError
 from data_prep.image import codec
 from data_prep.people import pairs_files
-from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
+from pipelines.starting.findings import Findings, Keys, commonest, divided, held_out_fraction, say, spread
 
 FEWEST = 20
 LOOKED_AT = 200  # samples whose files are read
@@ -35,19 +35,21 @@ def look(paths: list[str]) -> Findings:
     sizes, reasons = _sizes(folders, spread(people, LOOKED_AT))
     bad, looked = sum(map(len, reasons.values())), min(LOOKED_AT, len(people))
     if bad > MOST_DAMAGED * looked:
-        reason, names = max(reasons.items(), key=lambda item: len(item[1]))
-        raise UserError(f'{bad:,} of {looked:,} samples cannot be used; most of them, as {names[0]}: {reason}. See '
+        reason, name = commonest(reasons)
+        raise UserError(f'{bad:,} of {looked:,} samples cannot be used; most of them, as {name}: {reason}. See '
                         'docs/tasks/tryon.md for how the folder is laid out.')
     size, _ = collections.Counter(sizes).most_common(1)[0]
-    examples, data = _divided(lists, len(people))
+    examples, keys = divided(lists, len(people), lambda split: sum(
+        1 for path in lists[split] for _ in pairs_files.pairs(path)), held_out_fraction(len(people)), 'name')
+    data: Keys = {'module': ('data_prep.tryon', ''), 'train': (lists['train'], ''), **keys}
     if bad:
         data['max_dead_letters'] = round(min(0.9, 2 * bad / looked + 0.05), 3), 'some are incomplete'
     said = [f'{len(people):,} people with a garment, most of {size[0]:,} x {size[1]:,} pixels.']
     if len(set(sizes)) > 1:
         said.append(f'{len(set(sizes)):,} sizes; all must be of one to be learned together.')
     if bad:
-        reason, names = max(reasons.items(), key=lambda item: len(item[1]))
-        said.append(f'{bad:,} of {looked:,} looked at are incomplete, as {names[0]}: {reason}.')
+        reason, name = commonest(reasons)
+        said.append(f'{bad:,} of {looked:,} looked at are incomplete, as {name}: {reason}.')
     if len(people) < 1_000:
         said.append('So few people show whether everything works; faces and hands take thousands.')
     return Findings(
@@ -84,21 +86,6 @@ def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, 
             continue
         sizes.append((head.height, head.width))
     return sizes, reasons
-
-
-def _divided(lists: dict[str, list[str]], people: int) -> tuple[dict[str, int], Keys]:
-    fraction = held_out_fraction(people)
-    data: Keys = {'module': ('data_prep.tryon', ''), 'train': (lists['train'], '')}
-    examples = {'train': people}
-    for split in ('validation', 'test'):
-        if lists[split]:
-            data[split] = lists[split], ''
-            examples[split] = sum(1 for path in lists[split] for _ in pairs_files.pairs(path))
-        else:
-            data[f'{split}_fraction'] = fraction, 'split off by a hash of the name'
-            examples[split] = round(people * fraction)
-            examples['train'] -= examples[split]
-    return examples, data
 
 
 def _small(lists: dict[str, list[str]], people: list[str], folder: str) -> dict[str, Any]:
