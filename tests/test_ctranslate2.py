@@ -239,6 +239,9 @@ def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
         export_ctranslate2.check(loaded)
 
 
-def test_a_misspelt_engine_is_refused():
+def test_a_misspelt_engine_is_refused_and_needs_no_engine():
+    script = ('import sys\nfrom pipelines import export\nfrom pipelines.serving import export_ctranslate2\n'
+              'assert not {"tensorflow", "ctranslate2"} & set(sys.modules)')
+    subprocess.run([sys.executable, '-c', script], check=True)
     done = command('pipelines.export', '--to', 'onnx')
     assert done.returncode == 2 and "invalid choice: 'onnx'" in done.stderr

@@ -226,6 +226,7 @@ def test_infra_validation_refuses_what_a_server_could_not_serve(pipeline, tmp_pa
         damage(copy)
         ok, reason = infra_validate.in_fresh_process(str(copy), 120)
         assert not ok and name in reason, reason
+    assert infra_validate.in_fresh_process(exported, 120)[0]
     ok, reason = infra_validate.in_fresh_process(exported, 0.001)
     assert not ok and 'longer than infra_validate.max_seconds 0.001' in reason
 

@@ -3,6 +3,8 @@ import dataclasses
 import json
 import math
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -74,11 +76,14 @@ def test_no_table_and_no_figure_is_missing(paper):
             assert any(re.match(rf'{kind}{number}(?!\d)', item) for item in items), f'{paper}: {kind} {number}'
 
 
-def test_the_list_names_all():
+def test_the_list_names_all_and_starts_at_once():
     done = command('pipelines.reproduce', '--list', cwd=ROOT)
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert [line.split()[0] for line in lines if line and line[0] != ' '] == experiments.names()
+    script = ('import sys; from pipelines import reproduce; reproduce.main(["--list"]); '
+              'assert not {"tensorflow", "numpy", "matplotlib"} & {*sys.modules}')
+    subprocess.run([sys.executable, '-c', script], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 ITEM = '''

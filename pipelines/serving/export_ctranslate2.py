@@ -10,10 +10,13 @@ import inspect
 import json
 import os
 import tempfile
+import typing
 
 from data_prep import UserError
 from pipelines.core import stage
-from pipelines.core.config import Config
+
+if typing.TYPE_CHECKING:  # `export` reads its flags before it imports anything that takes seconds
+    from pipelines.core.config import Config
 
 POSITIONS = 1024  # the engine cuts inputs there unless told otherwise
 CHECKED = 16  # validation pairs whose probabilities must be ours
@@ -56,7 +59,7 @@ def execute(context: stage.Context) -> None:
     print(f'export_ctranslate2: log probabilities of validation text are ours to {difference:.0e}.', flush=True)
 
 
-def validation_pairs(config: Config, examples: str, longest: int) -> tuple[list, list]:
+def validation_pairs(config: 'Config', examples: str, longest: int) -> tuple[list, list]:
     """Source and target ids of the first few validation pairs, each row ending in the end symbol."""
     from data_prep.core import records
     split = records.open_split(examples, 'validation')
@@ -67,7 +70,7 @@ def validation_pairs(config: Config, examples: str, longest: int) -> tuple[list,
     return [source for source, _ in fit], [target for _, target in fit]
 
 
-def check(config: Config) -> None:
+def check(config: 'Config') -> None:
     """Refuses at once what the engine cannot take, and its absence."""
     from keras_models import transformer
     if not isinstance(config.model, transformer.Config):
