@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
+from pipelines import __main__ as landmark  # noqa: E402
 from pipelines.core import config as configs  # noqa: E402
 from pipelines.core import shipped  # noqa: E402
 
@@ -65,11 +66,9 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """A section for each module of `pipelines` that is a command: its docstring, usage and flags."""
-    names = [file.stem for file in sorted((ROOT / 'pipelines').glob('[!_]*.py'))
-             if "__name__ == '__main__'" in file.read_text()]
     parts = [NOTE, '# Commands', 'Every command answers `--help` at once. The flags of a stage are the same '
              'everywhere: `--config`, `--set`, `--pipeline_root` and `--explain`.']
-    for name in names:
+    for name in sorted(landmark.commands()):
         parser = parser_of(importlib.import_module(f'pipelines.{name}'))
         parts += [f'## {name}', prose(parser.description or ''), flags(parser)]
     return '\n\n'.join(parts) + '\n'

@@ -74,11 +74,10 @@ def main(argv=None) -> None:
         return
 
     def work():
+        cli.quiet_libraries()
         from pipelines.serving import saved_model
         folders = args.model
-        if folders:
-            cli.quiet_libraries()
-        else:
+        if not folders:
             pipeline = cli.open_pipeline(args)
             if pipeline.config.data_spec.task != 'image':
                 raise UserError(f'{pipeline.config.name} has no model of images; name a configuration that has, with '

@@ -29,9 +29,9 @@ def main(argv=None) -> None:
         return
 
     def work():
+        cli.quiet_libraries()
         from pipelines.serving import saved_model
         if args.model:
-            cli.quiet_libraries()
             model = saved_model.load(args.model)
             _check_data(args, model)
         else:

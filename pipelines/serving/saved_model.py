@@ -33,11 +33,8 @@ def load(path: str):
         path = versions[-1]
     check_hashes(path)
     try:
-        with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
-            description = json.loads(file.read())
-        strategy.share_cores(spec_of(description).max_concurrent_batches)
-        model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
-        model.description, model.path = description, path
+        model = _opened(path, _description(path))
+        model.path = path
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
                         'remove it and push again.') from error
@@ -54,10 +51,17 @@ def load_version(path: str):
       UserError: its files are not those that were pushed.
     """
     check_hashes(path)
-    description: dict = {}
-    if tf.io.gfile.exists(os.path.join(path, DESCRIPTION)):
-        with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
-            description = json.loads(file.read())
+    return _opened(path, _description(path) if tf.io.gfile.exists(os.path.join(path, DESCRIPTION)) else {})
+
+
+def _description(path: str) -> dict:
+    with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
+        return json.loads(file.read())
+
+
+def _opened(path: str, description: dict):
+    """Loads a SavedModel whose hashes were checked; its description is empty where this project did not export it."""
+    if description:
         strategy.share_cores(spec_of(description).max_concurrent_batches)
     model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
     model.description = description

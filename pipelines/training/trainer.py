@@ -50,7 +50,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                 self.nets = self.model.build(config.model) | self.model.discriminators(config.model)
                 frozen = self.model.frozen(config.model)
             self._eval_nets, self._train_nets = (self._called(self.nets | frozen, recompute)
-                                         for recompute in (False, config.train.rematerialise))
+                                                 for recompute in (False, config.train.rematerialise))
             self.optimizers = self.model.optimizers(config.model)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
