@@ -1,4 +1,4 @@
-"""What several accelerators would make of a training step: a model in two terms, and what has been published beside it.
+"""Models a training step on several accelerators in two terms, and puts it beside what has been published.
 
     python benchmarks/cost_model.py --out DIR
     python benchmarks/cost_model.py --out DIR --measured runs/bench/side_by_side.json
@@ -120,7 +120,7 @@ def beside_published(steps: dict[str, Work], machines: dict[str, Accelerator]) -
 
 
 def exchange_table(steps: dict[str, Work]) -> str:
-    """What each scheme sends a step, for the nets that have dense layers."""
+    """Tables what each scheme sends a step, for the nets that have dense layers."""
     rows = ['| net | batch | scheme | MB a replica sends: of 2 | of 4 | of 8 | computed by one alone |',
             '|---|---:|---|---:|---:|---:|---:|']
     for model, step in steps.items():
@@ -148,7 +148,7 @@ def markdown(steps: dict[str, Work]) -> str:
 
 
 def all_steps(measured: dict) -> dict[str, Work]:
-    """Of every model, with the share of the ceiling that `side_by_side.json` holds."""
+    """Returns a step of every model, with the share of the ceiling that `side_by_side.json` holds."""
     return {model: work(name, measured[contest]['sides']['ours']['of the ceiling'] if contest in measured else ASSUMED)
             for model, (name, contest) in MODELS.items()}
 

@@ -1,4 +1,4 @@
-"""What 'Intelligent Machinery, A Heretical Theory' says of education, put to the test on populations of its machines.
+"""Tests what 'Intelligent Machinery, A Heretical Theory' says of education, on populations of its machines.
 
     python benchmarks/education.py schooling --out DIR
 
@@ -57,7 +57,7 @@ Interval = tuple[float, float, float]  # of what was found, lower and upper boun
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is taught, for how many lessons, and what a machine's degree of education in it is."""
+    """A subject: what is taught, for how many lessons, and how a machine's degree of education in it is measured."""
     game: str
     term: lessons.Term
     degree: str
@@ -94,7 +94,7 @@ def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def examiner(machines: Machines, seed: int) -> Callable[[], tf.Tensor]:
-    """What gives the machines' degrees of education, float32 [machines]."""
+    """Returns a function that gives the machines' degrees of education, float32 [machines]."""
     if machines.config.game == 'nim':
         boards, best = decisive(machines.game)
         return tf.function(lambda: lessons.examine(machines, boards, best), autograph=False)
@@ -239,7 +239,7 @@ def draw_curves(found: dict, figure: Figure) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Faked:
-    """What became of a population whose first choices were faked, and of another on the same lessons.
+    """A population whose first choices were faked, and another on the same lessons.
 
     Attributes:
       figures: that were put on the tapes: those of the best machine of a pilot population.
@@ -259,7 +259,7 @@ class Faked:
 
 
 def same_lesson(machines: Machines, number, seed) -> None:
-    """As `lessons.lesson` against play at random, but all machines get one opening, and an opponent who draws the same
+    """Gives a `lesson` against play at random, but all machines get one opening, and an opponent who draws the same
     against all: what they are then differs by their tapes alone."""
     game, n = machines.game, machines.config.machines
     rows = tf.range(n)

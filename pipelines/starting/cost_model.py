@@ -1,4 +1,4 @@
-"""What several accelerators would make of a training step: compute at a share of the peak, and a ring's exchange.
+"""Models a training step on several accelerators: compute at a share of the peak, and a ring's exchange.
 
 Nothing here was measured on an accelerator; `benchmarks/cost_model.py` says what is assumed, and puts it beside what
 has been published. What accelerators can do is in `accelerators.yaml`.
