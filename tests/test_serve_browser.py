@@ -183,15 +183,15 @@ def test_a_push_and_a_rollback_while_the_page_is_open(chromium, server, destinat
     destination = destinations['translation']
     with watched(chromium, server) as page:
         page.goto('/models/translation')
-        before = page.locator('#version').text_content()
-        newest = pusher.versions(destination)[-1]
-        pusher.publish(newest.path, destination, {})
-        for change in (server.look, lambda: (pusher.publish(newest.path, destination, {}), server.look())):
-            change()
-            page.locator('#source').fill(f'it goes on {before}')
-            page.locator('#changed:not(:empty)').wait_for()
-            assert page.locator('#version').text_content() != before
-            before = page.locator('#version').text_content()
+        first = pusher.versions(destination)[-1]
+        for change in (lambda: pusher.publish(first.path, destination, {}),
+                       lambda: pusher.publish(served_kinds.changed(first.path), destination, {}),
+                       lambda: pusher.rollback(destination)):
+            number = served.version_of(change())
+            server.look()
+            page.locator('#source').fill(f'it goes on {number}')
+            page.locator('#changed', has_text=f'Version {number} answers now.').wait_for()
+            assert page.locator('#version').text_content() == str(number)
         page.locator('#answer', has_text='IT GOES ON').wait_for()
         assert page.locator('#problem').is_hidden()
 

@@ -1,5 +1,6 @@
 """A model of every kind the page knows, made in a moment: what it answers is plain, its signatures are the exports'."""
 import os
+import shutil
 
 import tensorflow as tf
 
@@ -60,6 +61,16 @@ class Dressing(tf.Module):
         fine = tf.debugging.Assert(tf.strings.length(pose_json) > 2, ['No person was found'])
         with tf.control_dependencies([fine]):
             return {'image': tf.identity(cloth), 'parse': tf.identity(parse), 'warped': tf.identity(cloth)}
+
+
+def changed(version: str) -> str:
+    """Copies a version's SavedModel beside it, with one file more, so that it counts as another model."""
+    folder = f'{version}.changed'
+    shutil.copytree(version, folder)
+    os.remove(os.path.join(folder, 'landmark.json'))
+    with open(os.path.join(folder, 'assets.extra', 'changed'), 'w', encoding='utf-8') as file:
+        file.write('yes')
+    return folder
 
 
 def push_all(folder: str) -> dict[str, str]:
