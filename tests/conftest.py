@@ -3,12 +3,15 @@ import fcntl
 import gc
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # As in an environment that is activated: messages name its interpreter `python`.
 os.environ['PATH'] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get('PATH', os.defpath)])
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell starts in the background: none would come
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # support/garbage.py switches it on again once the tests are collected
 
 import pytest  # noqa: E402
