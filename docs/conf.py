@@ -17,6 +17,7 @@ myst_heading_anchors = 3
 html_theme, html_title = 'furo', 'Landmark'
 html_show_sphinx = html_show_copyright = False
 html_copy_source = html_show_sourcelink = False
+html_static_path, html_css_files, html_js_files = ['_static'], ['results.css'], [('sort.js', {'defer': 'defer'})]
 html_theme_options = {'light_css_variables': {
     'font-stack': 'system-ui, sans-serif', 'font-stack--monospace': 'monospace'}}
 

@@ -3,148 +3,18 @@
     python -m pipelines.reproduce --list
     python -m pipelines.reproduce prelu/fig3 --data DIR
     python -m pipelines.reproduce transformer/table3_a --scale paper --data DIR --set train.strategy=mirrored
+    python -m pipelines.reproduce --publish docs/results
 
 Every setting is run by the stages' own commands, which are shown; what was run before is not run again. Leaves
 `page.html`, one page that needs no network, with its pictures and `found.json`, in `runs/reproduce/<paper>/<item>`.
+With --publish nothing is run: pages of what was run before are written as Markdown, without other people's data.
 """
 import argparse
-import json
-import math
 import os
-import shlex
-import subprocess
 import sys
-import time
-from typing import Any
 
 from data_prep import UserError
-from pipelines.core import cli, stage
-
-
-def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> list:
-    """Runs what the experiment wants of every setting and seed, and returns them as `experiments.Run`.
-
-    Raises:
-      UserError: there is no such scale, or --data is missing.
-    """
-    if scale not in experiment.scales:
-        raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
-    chosen = experiment.scales[scale]
-    if experiment.needs and not data and chosen.stages != []:
-        raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
-    from pipelines.core import config, pipeline
-    from pipelines.reproduction import experiments
-    common = experiment.stages if chosen.stages is None else chosen.stages
-    found: list[experiments.Run] = []
-    for name, setting in experiment.settings.items():
-        if scale not in setting.scales:
-            continue
-        source = setting.config.get(scale, chosen.config)
-        stages = common if setting.stages is None else setting.stages
-        for seed in chosen.seeds if stages else chosen.seeds[:1]:
-            keys = [filled(key, data, seed, found) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
-            keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
-            flags = [part for flag, values in (('--config', [source]), ('--set', keys), ('--pipeline_root', [root]))
-                     for value in values for part in (flag, value)]
-            opened = pipeline.Pipeline(config.load(source, keys), root, [], flags)
-            found.append(experiments.Run(name, seed, opened, stages))
-            for each in stages:
-                perform(found[-1], each)
-    return found
-
-
-def filled(key: str, data: str, seed: int, done: list) -> str:
-    """An override, with the paths of what it names: data, and what runs before it left (`experiments.Setting`)."""
-    from pipelines import export
-    from pipelines.reproduction import experiments
-
-    def path(match) -> str:
-        kind, name = match.groups()
-        [run] = [run for run in done if run.setting == name and run.seed == seed]
-        if kind == 'run':
-            return run.pipeline.outputs('train')['model_run'].uri
-        return os.path.join(run.pipeline.outputs('export')['model'].uri, export.FORMAT)
-    return experiments.REFERENCE.sub(path, key.replace('{data}', data))
-
-
-def perform(run, name: str) -> None:
-    """One stage of a run, by its command, unless it was done before.
-
-    Raises:
-      SystemExit: it failed, and has said why.
-    """
-    if run.pipeline.finished(name):
-        return
-    command = run.pipeline.command(stage.name_of(name, run.pipeline.config))
-    print(f'[{run.setting}, seed {run.seed}] {command}', flush=True)
-    done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
-    if done.returncode:
-        sys.exit(done.returncode)
-    run.pipeline.finished(name)  # so that it is known
-
-
-def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[float]]]:
-    """Setting -> column -> a number a seed, of measures and of what exhibits found."""
-    table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
-    for run in found:
-        for column, measure in experiment.measures.items():
-            if measure.stage in run.stages:
-                table[run.setting].setdefault(column, []).append(measure.of(run))
-    for exhibit in shown:
-        for (setting, _), columns in exhibit.values.items():
-            for column, value in columns.items():
-                table.setdefault(setting, {}).setdefault(column, []).append(value)
-    return table
-
-
-def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
-    """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
-    from pipelines.core import config
-    from pipelines.core.flow import flow
-    from pipelines.reporting import report
-    if scale == 'paper' or 'paper' not in experiment.scales:
-        return []
-
-    def values(which: str, more: list[str]) -> dict[str, str]:
-        chosen = experiment.scales[which]
-        loaded = config.load(chosen.config, [key.replace('{data}', 'DIR') for key in chosen.set] + more)
-        return {key: flow(value) for key, value in report.flat(loaded.values).items()}
-    theirs, ours = values('paper', []), values(scale, overrides)
-    return [(key, theirs.get(key, '–'), ours.get(key, '–')) for key in {**theirs, **ours}
-            if theirs.get(key) != ours.get(key) and key not in ('name', 'seed')]
-
-
-def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], started: float) -> dict:
-    """The page and found.json, of what was `started` at a moment of the clock. Returns what the latter holds."""
-    from data_prep.core import records
-    from pipelines.reporting import pages
-    from pipelines.reproduction import experiments
-    os.makedirs(out, exist_ok=True)
-    study = experiments.Study(found, data, out, scale)
-    shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
-             for each in experiment.exhibits]
-    table = measured(experiment, found, shown)
-    chance = experiment.scales[scale].chance
-    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()},
-                                     chance.get(claim.measure, 0.0))) for claim in experiment.claims]
-    facts = {
-        'item': experiment.name, 'scale': scale, 'seeds': sorted({run.seed for run in found if run.stages}),
-        'table': table, 'minutes': round((time.monotonic() - started) / 60, 1),
-        'verdicts': [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts],
-        'commands': [run.pipeline.command(stage.name_of(name, run.pipeline.config))
-                     for run in found for name in run.stages]}
-    columns = list(dict.fromkeys(column for rows in (table, experiment.paper) for row in rows.values()
-                                 for column in row))
-    rows = dict.fromkeys([*(row for row, found in table.items() if found), *experiment.paper])
-    page = pages.environment().get_template('reproduction.html.j2').render(
-        experiment=experiment, columns=columns, rows=rows, claims=verdicts,
-        figures=[figure for exhibit in shown for figure in exhibit.figures], facts=facts,
-        differing=differing(experiment, scale, overrides), number=experiments.number, spread=experiments.spread)
-    records.write_atomically(os.path.join(out, 'page.html'), page.encode())
-    finite = {setting: {column: [value if math.isfinite(value) else None for value in values]
-                        for column, values in row.items()} for setting, row in table.items()}
-    records.write_atomically(os.path.join(out, 'found.json'), json.dumps({**facts, 'table': finite}, indent=1).encode())
-    return facts
+from pipelines.core import cli
 
 
 def listing(name: str = '') -> None:
@@ -187,34 +57,45 @@ def main(argv=None) -> None:
                        help='override one value in every run; may be repeated')
     flags.add_argument('--out', metavar='DIR', default=os.path.join('runs', 'reproduce'),
                        help='where pages and runs go (default: runs/reproduce)')
+    flags.add_argument('--publish', metavar='DIR', help='write the pages of what was run into DIR, and leave')
     args = flags.parse_args(argv)
-    if not (args.item or args.list):
-        flags.error('name an item, or ask for --list')
+    if not (args.item or args.list or args.publish):
+        flags.error('name an item, or give --list or --publish')
 
     def work():
         if args.list:
             listing(args.item)
+        elif args.publish:
+            publish(args.out, args.publish)
         else:
             reproduce(args)
     cli.run_command(work)
 
 
-def reproduce(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs an item, writes its page and says what was found."""
+def reproduce(args: argparse.Namespace) -> None:
+    """Runs an item, writes its page and prints the verdicts."""
     cli.quiet_libraries()
-    from pipelines.reproduction import experiments
+    from pipelines.reproduction import experiments, results, running
     experiment = experiments.load(args.item)
     if experiment.instead:
         raise UserError(f'{experiment.name} is not run: {experiment.instead}')
-    started, paper = time.monotonic(), experiment.name.partition('/')[0]
-    found = runs(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
-                 os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
-    out = os.path.join(args.out, experiment.name)
-    facts = write(experiment, args.scale, found, args.data, out, args.overrides, started)
-    for each in facts['verdicts']:
+    paper, out = experiment.name.partition('/')[0], os.path.join(args.out, experiment.name)
+    runs = running.run(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
+                       os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
+    found = results.gather(experiment, args.scale, runs, args.data, out, args.overrides)
+    page = results.write(experiment, found, out)
+    for each in found.verdicts:
         print(f'{each["claim"]} {each["verdict"]}. {each["why"]}.', flush=True)
-    print(os.path.join(out, 'page.html'))
-    return facts
+    print(page)
+
+
+def publish(runs: str, folder: str) -> None:
+    """Publishes what was run below `runs` as pages of `folder`."""
+    cli.quiet_libraries()
+    from pipelines.reproduction import publishing
+    for name in publishing.publish(runs, folder):
+        print(os.path.join(folder, f'{name}.md'))
+    print(os.path.join(folder, 'index.md'))
 
 
 if __name__ == '__main__':

@@ -4,9 +4,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from pipelines import reproduce
 from pipelines.core import config
-from pipelines.reproduction import experiments
+from pipelines.reproduction import experiments, results, running
 from pipelines.reproduction.plots import operations
 from pipelines.training import checkpoints
 from support.commands import command
@@ -85,9 +84,9 @@ def test_variances_are_of_the_settings_own_rules(made):
 
 def test_table_3_is_computed():
     item = experiments.load('prelu/table3')
-    found = reproduce.runs(item, 'small', '', 'unused', [])
+    found = running.run(item, 'small', '', 'unused', [])
     shown = operations.draw(experiments.Study(found, '', '', 'small'), digits=10)
-    table = reproduce.measured(item, found, [shown])
+    table = results.measured(item, found, [shown])
     assert [claim.judged({row: columns[claim.measure] for row, columns in table.items()}).word
             for claim in item.claims] == ['shows'] * 4
     assert shown.figures[0].html.count('<tr>') == 1 + 22

@@ -9,11 +9,10 @@ import sys
 import pytest
 
 from data_prep import UserError
-from pipelines import reproduce
-from pipelines.core import config
+from pipelines.core import artifacts, config, machine
 from pipelines.reporting import report
-from pipelines.reproduction import experiments
-from pipelines.reproduction.experiments import Claim
+from pipelines.reproduction import experiments, publishing, results, running
+from pipelines.reproduction.experiments import Claim, Figure
 from support.commands import ROOT, command
 from support.forked_stages import fork_stages
 
@@ -136,7 +135,7 @@ def test_an_item_is_run_by_the_stages_and_judged(made):
     perplexities = [value for row in found['table'].values() for value in row['perplexity']]
     assert len({*perplexities}) > 2
     assert all(any(value == pytest.approx(math.exp(loss)) for loss in least) for value in perplexities)
-    assert usual['steps'] == [20, 20] and without['steps'] == [None, None]
+    assert usual['steps'] == [20, 20] and without['steps'] == ['inf', 'inf']
     assert usual['parameters'] == without['parameters']
     assert found['table']['left as it is']['error'] == usual['error']
     assert [verdict['verdict'] for verdict in found['verdicts']] == ['shows', 'does not show']
@@ -154,6 +153,75 @@ def test_the_page_has_both_numbers_and_what_differs(made):
 def test_what_was_run_is_not_run_again(made):
     _, first, again = made
     assert 'train: started' in first and 'started' not in again and 'skipped' not in again
+
+
+def test_origin_is_that_of_the_runs(made):
+    found = results.read(str(made[0] / 'ours' / 'rates'))
+    facts = [json.loads(file.read_text()) for file in made[0].glob('ours/runs_small/train/*/model_run/run.json')]
+    assert {found.hardware} == {each['hardware'] for each in facts} == {machine.describe()}
+    assert found.minutes > sum(each['seconds'] for each in facts) / 60 - 0.1
+    assert found.commit == artifacts.commit() and math.isinf(found.table['no rate']['steps'][0])
+
+
+@pytest.fixture(scope='module')
+def published(tmp_path_factory):
+    """Runs that show what is theirs and ours, and the folder they were published into."""
+    folder, svg = tmp_path_factory.mktemp('published'), '<svg><text>curve</text></svg>'
+    for name, data in (('alexnet/fig3', 'pictures'), ('viton_hd/table1', '')):
+        item = experiments.load(name)
+        assert bool(item.needs) == bool(data)
+        out = folder / 'runs' / name
+        out.mkdir(parents=True)
+        for file, size in (('people.png', 1000), ('large.png', publishing.LARGEST + 1)):
+            (out / file).write_bytes(bytes(size))
+        figures = [Figure('Curve', svg), Figure('People', '<img src="people.png" alt="People">', shows_data=True),
+                   Figure('Large', '<img src="large.png" alt="Large">')]
+        found = results.Found(
+            name, 'small', [1, 2], {'a|b': {'error': [1.0, 3.0], 'steps': [math.inf, math.inf]}},
+            [{'claim': 'It is so.', 'verdict': 'does not show', 'why': 'error: 2 (1 to 3)'}],
+            [figure._asdict() for figure in figures], [('train.steps', '90', '9')], ['python -m pipelines.train'], 1.5,
+            '2026-01-02', 'c' * 40, 'a machine')
+        results.write(item, found, str(out))
+    assert publishing.publish(str(folder / 'runs'), str(folder / 'docs')) == ['alexnet/fig3', 'viton_hd/table1']
+    return folder
+
+
+def test_a_published_page_has_everything_but_other_peoples_data(published):
+    theirs, ours = published / 'docs' / 'alexnet', published / 'docs' / 'viton_hd'
+    assert {path.name for path in theirs.iterdir()} == {'fig3.md', 'fig3.json', 'fig3-1.html'}
+    assert {path.name for path in ours.iterdir()} == {'table1.md', 'table1.json', 'table1-1.html', 'table1-2.png'}
+    page = (theirs / 'fig3.md').read_text()
+    for words in ('Does not show', 'error: 2 (1 to 3)', '2 (1 to 3)', 'not reached', '`train.steps`', '2026-01-02',
+                  '`cccccccccccc`', 'a machine', '1.5', 'pipelines.reproduce alexnet/fig3 --data DIR',
+                  '**People** is not published: it shows images', '**Large** is not published: it has 150 KB'):
+        assert words in page, words
+    assert r'a\|b' in page  # a cell is not cut
+
+
+def test_pages_and_index_follow_from_the_numbers_beside_them(published):
+    texts = publishing.written(str(published / 'docs'))
+    assert [*texts] == ['alexnet/fig3.md', 'viton_hd/table1.md', 'index.md']
+    assert all((published / 'docs' / name).read_text() == text for name, text in texts.items())
+    rows = [line for line in texts['index.md'].splitlines() if re.match(r'\| \[?(alexnet|prelu|trans|vgg|viton)', line)]
+    assert len(rows) == len(experiments.names()) and sum('does not show' in row for row in rows) == 2
+    assert f'2 of {len(rows)} items are published' in texts['index.md']
+
+
+def test_the_shipped_pages_follow_from_the_numbers_beside_them():
+    folder = ROOT / 'docs' / 'results'
+    for name, text in publishing.written(str(folder)).items():
+        assert (folder / name).read_text() == text, 'run `python -m pipelines.reproduce --publish docs/results`'
+        assert 'with changes' not in text, f'{name} is of a source that no commit has'
+
+
+def test_publishing_without_runs_is_refused(tmp_path):
+    with pytest.raises(UserError, match='no item was run'):
+        publishing.publish(str(tmp_path), str(tmp_path / 'docs'))
+    old = tmp_path / 'vgg' / 'table1'
+    old.mkdir(parents=True)
+    (old / 'found.json').write_text('{"item": "vgg/table1", "table": {}}')
+    with pytest.raises(UserError, match='pipelines.reproduce vgg/table1'):
+        publishing.publish(str(tmp_path), str(tmp_path / 'docs'))
 
 
 @pytest.mark.parametrize('args, words', [
@@ -207,5 +275,5 @@ def test_a_scale_has_its_own_stages_and_settings(tmp_path):
     experiment = experiments.load(str(tmp_path / 'rates.yaml'))
     bare = dataclasses.replace(experiment.settings['no rate'], stages=None)
     computed = dataclasses.replace(experiment, settings={'usual': experiment.settings['usual'], 'no rate': bare})
-    found = reproduce.runs(computed, 'small', '', str(tmp_path), [])
+    found = running.run(computed, 'small', '', str(tmp_path), [])
     assert [(run.setting, run.stages) for run in found] == [('no rate', [])]

@@ -1,14 +1,14 @@
 """What pages on the Transformer compute, against closed forms and the paper's printed numbers."""
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
 
 from data_prep import UserError
 from keras_models import transformer
-from pipelines import reproduce
 from pipelines.core import config
-from pipelines.reproduction import experiments
+from pipelines.reproduction import experiments, results, running
 from pipelines.reproduction.plots import complexity, heads, training_cost
 
 ITEMS = [name for name in experiments.names() if name.startswith('transformer/')]
@@ -69,7 +69,7 @@ def test_every_row_of_table_3_is_asked_for_as_the_paper_has_it():
     for item in map(experiments.load, ITEMS):
         if 'table3' not in item.name:
             continue
-        for setting in reproduce.runs(without_stages(item), 'paper', 'DIR', 'nowhere', []):
+        for setting in running.run(without_stages(item), 'paper', 'DIR', 'nowhere', []):
             model = dataclasses.replace(setting.pipeline.config.model, steps=1)  # big's run is three times as long
             rows[dataclasses.astuple(model)] = item.paper.get(setting.setting, {})
     base = config.load('wmt14_en_de_base').model
@@ -92,10 +92,10 @@ def test_every_item_names_the_paper():
 def test_computed_items_bear_their_claims_out(tmp_path):
     for name, not_measured in (('table1', 0), ('table2', 2)):
         item = experiments.load(f'transformer/{name}')
-        found = reproduce.runs(item, 'small', '', str(tmp_path), [])
-        facts = reproduce.write(item, 'small', found, '', str(tmp_path / name), [], 0)
-        words = [verdict['verdict'] for verdict in facts['verdicts']]
+        found = running.run(item, 'small', '', str(tmp_path), [])
+        facts = results.gather(item, 'small', found, '', str(tmp_path / name), [])
+        words = [verdict['verdict'] for verdict in facts.verdicts]
         assert words.count('not measured') == not_measured and words.count('shows') == len(words) - not_measured
-        assert not facts['commands'] and facts['table']
-        assert 'paper: ' in (tmp_path / name / 'page.html').read_text()
+        assert not facts.commands and facts.table
+        assert 'paper: ' in pathlib.Path(results.write(item, facts, str(tmp_path / name))).read_text()
     assert (tmp_path / 'table1' / 'complexity.png').stat().st_size > 1000

@@ -35,7 +35,7 @@ FRAME = {
                     'resolves the configuration, whose values are in the fingerprint'),
     'pipelines.core.compatibility': 'refuses data, and changes nothing of what is made of them',
     **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.explain', 'pipelines.core.flow',
-                     'pipelines.core.progress'), 'prints'),
+                     'pipelines.core.machine', 'pipelines.core.progress'), 'prints'),
     'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
                      'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',
@@ -74,7 +74,7 @@ class Execution:
       config: all of its configuration, as YAML.
       source: hash of the modules that did it, see `source_hash`.
       commit: see `commit`.
-      finished: when, in seconds since 1970.
+      started, finished: when, in seconds since 1970.
       properties: what the stage found out.
       inputs: ids of the artifacts it read.
       outputs: by key.
@@ -84,6 +84,7 @@ class Execution:
     config: str
     source: str
     commit: str
+    started: float
     finished: float
     properties: dict[str, Any]
     inputs: list[int]
@@ -340,6 +341,7 @@ class Metadata:
     def _described(self, execution: mlmd.Execution) -> Execution:
         text = {key: execution.properties[key].string_value for key in ('config', 'source', 'commit', 'found')}
         return Execution(execution.id, execution.type, text['config'], text['source'], text['commit'],
+                         execution.create_time_since_epoch / 1000,
                          execution.last_update_time_since_epoch / 1000, json.loads(text['found'] or '{}'),
                          self.inputs_of(execution.id), self._outputs(execution))
 

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from data_prep import UserError
 from data_prep.core import records
+from pipelines.core import artifacts
 from pipelines.core import config as configs
 from pipelines.core.config import Config
 from pipelines.core.flow import flow
@@ -154,6 +155,8 @@ def _training(config: Config, run: dict) -> dict[str, str]:
         facts['steps'] = f'{run["steps"]:,}'
     if 'seconds' in run:
         facts['time'] = _duration(run['seconds'])
+    if 'hardware' in run:
+        facts['hardware'] = run['hardware']
     if run.get('resumed_at'):
         facts['steps'] += f', resumed at {run["resumed_at"]:,}'
         facts['time'] += ' since it was resumed'
@@ -176,7 +179,8 @@ def _versions() -> dict[str, str]:
             found[name] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found[name] = 'from source'
-    return found | {'Python': platform.python_version()}
+    source = artifacts.commit()
+    return found | {'Python': platform.python_version()} | ({'commit': source} if source else {})
 
 
 def command(context: Context) -> str:

@@ -212,9 +212,16 @@ class Study(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """`html`: an <svg>, an <img> of a file in the page's folder, or a table."""
+    """One figure or table of a page.
+
+    Attributes:
+      html: an <svg>, an <img> of a file in the page's folder, or a <table>.
+      shows_data: whether images, people or sentences of the data are in it. It is published only where the item makes
+        its own data.
+    """
     title: str
     html: str
+    shows_data: bool = False
 
 
 class Exhibit(NamedTuple):

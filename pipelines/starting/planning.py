@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pipelines.core import machine
 from pipelines.starting import calibration, recipes
 from pipelines.starting.calibration import Measured
 from pipelines.starting.findings import Candidate, Findings, Sections, merged, say, values
@@ -162,8 +163,4 @@ def training(steps: int, passes: float) -> Sections:
 
 def precision() -> str:
     """bfloat16 where the processor has its products, which halve a step's time; else float32."""
-    try:
-        with open('/proc/cpuinfo') as file:
-            return 'bfloat16' if 'avx512_bf16' in file.read() else 'float32'
-    except OSError:
-        return 'float32'
+    return 'bfloat16' if 'avx512_bf16' in machine.cpu()[1] else 'float32'

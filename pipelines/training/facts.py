@@ -1,6 +1,11 @@
 """Facts of a training run, as `run.json`, lineage and the report have them."""
+import collections
 import dataclasses
 from typing import Any
+
+import tensorflow as tf
+
+from pipelines.core import machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +27,7 @@ class RunFacts:
       agnostic: whose rules made the data's clothing-agnostic people, if it has any.
       foreign: source, licence and files of weights others trained, if the run began with such.
       notes: how the configuration differs from the paper, in words.
+      hardware: what it ran on, in words.
     """
     steps: int
     resumed_at: int
@@ -37,3 +43,11 @@ class RunFacts:
     agnostic: str | None = None
     foreign: dict[str, Any] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
+    hardware: str = dataclasses.field(default_factory=lambda: machine.describe(_gpus()))
+
+
+def _gpus() -> list[str]:
+    """Models of this process's GPUs, with how many there are of each: `8 x NVIDIA A100`."""
+    models = collections.Counter(tf.config.experimental.get_device_details(gpu).get('device_name', 'GPU')
+                                 for gpu in tf.config.list_physical_devices('GPU'))
+    return [f'{count} x {model}' for model, count in models.items()]

@@ -4,11 +4,12 @@ Compiled by XLA or on an accelerator that is Keras's policy. A CPU's oneDNN grap
 slower elementwise kernels than float32's, so there TensorFlow's graph rewriter puts casts around the products.
 """
 import contextlib
-import pathlib
 import platform
 
 import tensorflow as tf
 from tensorflow import keras
+
+from pipelines.core import machine
 
 
 @contextlib.contextmanager
@@ -41,5 +42,4 @@ def rewriting(precision: str, use_mixed_policy: bool):
 
 def rewritten() -> bool:
     """Whether the rewriter does anything here: of x86 processors it leaves those without AVX-512 alone."""
-    processor = pathlib.Path('/proc/cpuinfo')
-    return platform.machine() != 'x86_64' or not processor.exists() or 'avx512f' in processor.read_text()
+    return platform.machine() != 'x86_64' or not machine.cpu()[1] or 'avx512f' in machine.cpu()[1]

@@ -9,8 +9,8 @@ from support import commands
 
 def fork_stages() -> None:
     """Has `pipelines.reproduce` fork its stages: it starts a dozen of them, of which each would import for 7 s."""
-    from pipelines import reproduce
-    reproduce.subprocess = types.SimpleNamespace(run=_run)
+    from pipelines.reproduction import running
+    running.subprocess = types.SimpleNamespace(run=_run)
 
 
 def _run(args: list[str]) -> subprocess.CompletedProcess:

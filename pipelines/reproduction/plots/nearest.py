@@ -46,7 +46,7 @@ def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6
     contact_sheet.draw_rows(os.path.join(study.out, NAME), rows, tall=1.95)
     title = (f'{len(rows)} test pictures drawn at random, seed {seed}, and the {neighbours} nearest of '
              f'{len(seen["train"]):,} training pictures')
-    return Exhibit(values, [Figure(title, f'<img src="{NAME}" alt="{title}">')])
+    return Exhibit(values, [Figure(title, f'<img src="{NAME}" alt="{title}">', shows_data=True)])
 
 
 def hidden(net):

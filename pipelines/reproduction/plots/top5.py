@@ -30,4 +30,4 @@ def draw(study: Study, setting: str = '', pictures: int = 8, seed: int = 1) -> E
         contact_sheet.Shown(image, '', found['answers'], found['probabilities'], truth)
         for image, found, truth in zip(images, answers, columns['target'])], words)
     title = f'{len(images)} test pictures drawn at random, seed {seed}, and their five most probable classes'
-    return Exhibit({}, [Figure(title, f'<img src="{NAME}" alt="{title}">')])
+    return Exhibit({}, [Figure(title, f'<img src="{NAME}" alt="{title}">', shows_data=True)])

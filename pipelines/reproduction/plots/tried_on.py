@@ -31,5 +31,6 @@ def draw(study: Study, given: Sequence[str] = ('person', 'garment'), made: Seque
         name = f'tried_on_{seed}.png'
         contact_sheet.draw_rows(os.path.join(study.out, name), [
             [contact_sheet.Labelled(tf.io.read_file(path).numpy(), title) for path, title in row] for row in there])
-        shown.append(Figure(f'seed {seed}', f'<img src="{name}" alt="People in garments, a row a pair">'))
+        picture = f'<img src="{name}" alt="People in garments, a row a pair">'
+        shown.append(Figure(f'seed {seed}', picture, shows_data=True))
     return Exhibit({}, shown)

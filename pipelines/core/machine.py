@@ -1,0 +1,28 @@
+"""The machine that a number was measured on."""
+import functools
+import os
+import pathlib
+import platform
+from collections.abc import Sequence
+
+
+@functools.cache
+def cpu() -> tuple[str, frozenset[str]]:
+    """Model name of the processor and its instruction sets, as Linux names them; empty where it names none."""
+    file = pathlib.Path('/proc/cpuinfo')
+    lines = [line.partition(':') for line in file.read_text().split('\n\n')[0].splitlines()] if file.exists() else []
+    found = {key.strip(): value.strip() for key, _, value in lines}
+    return found.get('model name', ''), frozenset(found.get('flags', '').split())
+
+
+def describe(accelerators: Sequence[str] = ()) -> str:
+    """Returns the hardware in words: `Intel(R) Xeon(R) Processor, 2 cores, AVX-512`.
+
+    Args:
+      accelerators: names of those that are used.
+    """
+    model, flags = cpu()
+    cores = len(os.sched_getaffinity(0))
+    vectors = next((name for flag, name in (('avx512f', 'AVX-512'), ('avx2', 'AVX2')) if flag in flags), '')
+    parts = [*accelerators, model or platform.machine(), f'{cores} core' + 's' * (cores > 1), vectors]
+    return ', '.join(part for part in parts if part)

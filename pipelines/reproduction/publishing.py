@@ -1,0 +1,100 @@
+"""Publishes results: a page for each table and figure that was run, and an index of all, as Markdown for the docs.
+
+Beside a page stand its numbers as JSON, from which it is written, and its figures. Nothing of other people's data is
+published: where a figure shows images or sentences of it, the page has the command that draws the figure.
+"""
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+
+from data_prep import UserError
+from data_prep.core import records
+from pipelines.reporting import pages
+from pipelines.reproduction import experiments, results
+from pipelines.reproduction.experiments import Experiment
+from pipelines.reproduction.results import Found
+
+LARGEST = 150_000  # bytes of a figure
+PAPERS = {'transformer': 'Attention Is All You Need', 'alexnet': 'AlexNet', 'vgg': 'VGG', 'prelu': 'PReLU nets',
+          'viton_hd': 'VITON-HD'}
+
+
+def publish(runs: str, folder: str) -> list[str]:
+    """Publishes what was run, and writes all pages and the index anew.
+
+    Args:
+      runs: where `reproduce` leaves its pages.
+      folder: of the published pages; the numbers of items that are not in `runs` stay.
+
+    Returns:
+      Names of the items whose numbers are new.
+
+    Raises:
+      UserError: nothing was run or published, or an earlier version ran it, which kept less.
+    """
+    published = []
+    for name in experiments.names():
+        source = os.path.join(runs, name)
+        try:
+            found = results.read(source)
+        except FileNotFoundError:
+            continue
+        except TypeError as error:
+            raise UserError(f'{os.path.join(source, results.FOUND)}: it was written by an earlier version. '
+                            f'Run `python -m pipelines.reproduce {name}` again.') from error
+        _keep(experiments.load(name), found, pathlib.Path(source), pathlib.Path(folder))
+        published.append(name)
+    texts = written(folder)
+    if len(texts) == 1:  # the index alone
+        raise UserError(f'{runs}: no item was run. `python -m pipelines.reproduce --list` names them.')
+    for file, text in texts.items():
+        records.write_atomically(os.path.join(folder, file), text.encode())
+    return published
+
+
+def written(folder: str) -> dict[str, str]:
+    """Relative path -> text, of every page that follows from the JSON files of a folder, and of their index."""
+    templates, texts, rows = pages.environment(), {}, []
+    for name in experiments.names():
+        experiment, file = experiments.load(name), pathlib.Path(folder, f'{name}.json')
+        found = Found(**json.loads(file.read_text(encoding='utf-8'), parse_constant=float)) if file.exists() else None
+        rows.append({'experiment': experiment, 'found': found, 'verdict': _verdict(experiment, found)})
+        if found:
+            texts[f'{name}.md'] = templates.get_template('result.md.j2').render(results.shown(experiment, found))
+    texts['index.md'] = templates.get_template('results.md.j2').render(rows=rows, papers=PAPERS)
+    return texts
+
+
+def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes the JSON file and the figures of one item."""
+    own = folder / f'{found.item}.json'
+    own.parent.mkdir(parents=True, exist_ok=True)
+    for old in own.parent.glob(f'{own.stem}-*'):
+        old.unlink()
+    figures = []
+    for number, figure in enumerate(found.figures, 1):
+        kept = {**figure, 'file': '', 'html': '', 'omitted': ''}
+        image = re.match('<img src="([^"]+)"', figure['html'])
+        content = (source / image[1]).read_bytes() if image else figure['html'].encode()
+        if figure['shows_data'] and experiment.needs:
+            kept['omitted'] = 'shows images or sentences of the data, which are not ours to publish'
+        elif len(content) > LARGEST:
+            kept['omitted'] = f'has {len(content) // 1000} KB, more than a page should'
+        else:
+            kept['file'] = f'{own.stem}-{number}{pathlib.Path(image[1]).suffix if image else ".html"}'
+            records.write_atomically(str(own.with_name(kept['file'])), content)
+        figures.append(kept)
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(found, figures=figures)), indent=1, ensure_ascii=False)
+    records.write_atomically(str(own), text.encode())
+
+
+def _verdict(experiment: Experiment, found: Found | None) -> str:
+    """What a row of the index says of an item's claims."""
+    if not found:
+        return 'not run' if experiment.instead else 'not published yet'
+    words = collections.Counter(each['verdict'] for each in found.verdicts)
+    return ', '.join(f'{count} {word}' if len(words) > 1 or count > 1 else word
+                     for word, count in words.items()) or 'no claim'

@@ -1,0 +1,154 @@
+"""What an item found: numbers, verdicts and figures, kept in `found.json` and shown on `page.html`."""
+import dataclasses
+import datetime
+import json
+import math
+import os
+import time
+from typing import Any
+
+from data_prep.core import records
+from pipelines.core import artifacts, config, machine, stage
+from pipelines.core.flow import flow
+from pipelines.reporting import pages, report
+from pipelines.reproduction import experiments
+from pipelines.reproduction.experiments import Exhibit, Experiment, Run, Study
+
+FOUND = 'found.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """Results of an item, as `found.json` keeps them.
+
+    Attributes:
+      item: `<paper>/<item>`.
+      scale: at which it was run.
+      seeds: of the trained settings.
+      table: setting -> column -> a number for each seed; the file has `inf` and `nan` as words, which JSON lacks.
+      verdicts: `claim`, `verdict` and `why` of each claim.
+      figures: `title`, `html` and `shows_data` of each, see `experiments.Figure`.
+      differing: key, the paper's value and the value here, of every setting that differs.
+      commands: of the stages that were run.
+      minutes: that the stages took, or the computation where nothing was run.
+      date: of the last stage, ISO 8601.
+      commit: of the source, see `artifacts.commit`.
+      hardware: see `machine.describe`.
+    """
+    item: str
+    scale: str
+    seeds: list[int]
+    table: dict[str, dict[str, list[float]]]
+    verdicts: list[dict[str, str]]
+    figures: list[dict[str, Any]]
+    differing: list[tuple[str, str, str]]
+    commands: list[str]
+    minutes: float
+    date: str
+    commit: str
+    hardware: str
+
+
+def gather(experiment: Experiment, scale: str, runs: list[Run], data: str, out: str, overrides: list[str]) -> Found:
+    """Measures runs, draws the item's figures and judges its claims.
+
+    Args:
+      data: what --data names.
+      out: folder for the figures' files; made if there is none.
+    """
+    os.makedirs(out, exist_ok=True)
+    started, study = time.monotonic(), Study(runs, data, out, scale)
+    shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
+             for each in experiment.exhibits]
+    table, chance = measured(experiment, runs, shown), experiment.scales[scale].chance
+    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()},
+                                     chance.get(claim.measure, 0.0))) for claim in experiment.claims]
+    return Found(
+        experiment.name, scale, sorted({run.seed for run in runs if run.stages}), table,
+        [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts],
+        [figure._asdict() for exhibit in shown for figure in exhibit.figures], differing(experiment, scale, overrides),
+        [run.pipeline.command(stage.name_of(name, run.pipeline.config)) for run in runs for name in run.stages],
+        **_origin(runs, time.monotonic() - started))
+
+
+def measured(experiment: Experiment, runs: list[Run], shown: list[Exhibit]) -> dict[str, dict[str, list[float]]]:
+    """Setting -> column -> a number for each seed, from the item's measures and from what its plots computed."""
+    table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
+    for run in runs:
+        for column, measure in experiment.measures.items():
+            if measure.stage in run.stages:
+                table[run.setting].setdefault(column, []).append(measure.of(run))
+    for exhibit in shown:
+        for (setting, _), columns in exhibit.values.items():
+            for column, value in columns.items():
+                table.setdefault(setting, {}).setdefault(column, []).append(value)
+    return table
+
+
+def differing(experiment: Experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
+    """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
+    if scale == 'paper' or 'paper' not in experiment.scales:
+        return []
+
+    def values(which: str, more: list[str]) -> dict[str, str]:
+        chosen = experiment.scales[which]
+        loaded = config.load(chosen.config, [key.replace('{data}', 'DIR') for key in chosen.set] + more)
+        return {key: flow(value) for key, value in report.flat(loaded.values).items()}
+    theirs, ours = values('paper', []), values(scale, overrides)
+    return [(key, theirs.get(key, '–'), ours.get(key, '–')) for key in {**theirs, **ours}
+            if theirs.get(key) != ours.get(key) and key not in ('name', 'seed')]
+
+
+def _origin(runs: list[Run], seconds: float) -> dict[str, Any]:
+    """When, where and from which source the stages were run; this process where nothing was."""
+    executions: dict[int, artifacts.Execution] = {}
+    hardware: dict[str, None] = {}
+    for run in runs:
+        for name in run.stages:
+            outputs = run.pipeline.outputs(name)
+            made = run.pipeline.metadata.made(artifact.id for artifact in outputs.values())
+            executions |= {execution.id: execution for execution in made}
+            if 'model_run' in outputs:
+                hardware[outputs['model_run'].properties.get('hardware', 'not recorded')] = None
+    if not executions:
+        return {'minutes': round(seconds / 60, 1), 'date': datetime.date.today().isoformat(),
+                'commit': artifacts.commit(), 'hardware': machine.describe()}
+    last = max(executions.values(), key=lambda execution: execution.finished)
+    return {'minutes': round(sum(each.finished - each.started for each in executions.values()) / 60, 1),
+            'date': datetime.date.fromtimestamp(last.finished).isoformat(), 'commit': last.commit,
+            'hardware': '; '.join(hardware) or 'not recorded'}
+
+
+def write(experiment: Experiment, found: Found, out: str) -> str:
+    """Writes `found.json` and the page of an item. Returns the page's path."""
+    page = os.path.join(out, 'page.html')
+    text = pages.environment().get_template('reproduction.html.j2').render(shown(experiment, found))
+    records.write_atomically(page, text.encode())
+    finite = {setting: {column: [value if math.isfinite(value) else str(value) for value in values]
+                        for column, values in row.items()} for setting, row in found.table.items()}
+    kept = {**dataclasses.asdict(found), 'table': finite}
+    records.write_atomically(os.path.join(out, FOUND), json.dumps(kept, indent=1, ensure_ascii=False).encode())
+    return page
+
+
+def shown(experiment: Experiment, found: Found) -> dict[str, Any]:
+    """What a template of an item's page is given."""
+    columns = dict.fromkeys(column for rows in (found.table, experiment.paper) for row in rows.values()
+                            for column in row)
+    rows = dict.fromkeys([*(row for row, columns in found.table.items() if columns), *experiment.paper])
+    return {'experiment': experiment, 'found': found, 'columns': list(columns), 'rows': list(rows),
+            'number': experiments.number, 'spread': experiments.spread}
+
+
+def read(folder: str) -> Found:
+    """Reads `found.json` of an item's folder.
+
+    Raises:
+      FileNotFoundError: the item was not run.
+      TypeError: it was written by an earlier version, which kept less.
+    """
+    with open(os.path.join(folder, FOUND), encoding='utf-8') as file:
+        kept = json.load(file)
+    table = {setting: {column: [float(value) for value in values] for column, values in row.items()}
+             for setting, row in kept.pop('table').items()}
+    return Found(table=table, **kept)

@@ -1,0 +1,72 @@
+"""Runs the stages that a table or a figure needs, by their own commands."""
+import os
+import shlex
+import subprocess
+import sys
+
+from data_prep import UserError
+from pipelines import export
+from pipelines.core import config, stage
+from pipelines.core.pipeline import Pipeline
+from pipelines.reproduction.experiments import REFERENCE, Experiment, Run
+
+
+def run(experiment: Experiment, scale: str, data: str, root: str, overrides: list[str]) -> list[Run]:
+    """Runs every setting and seed of an experiment; a stage that is up to date is not run again.
+
+    Args:
+      data: what --data names, or nothing.
+      root: pipeline root of all runs.
+      overrides: `section.key=value` for every run.
+
+    Raises:
+      UserError: there is no such scale, or --data is missing.
+    """
+    if scale not in experiment.scales:
+        raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
+    chosen = experiment.scales[scale]
+    if experiment.needs and not data and chosen.stages != []:
+        raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
+    common = experiment.stages if chosen.stages is None else chosen.stages
+    done: list[Run] = []
+    for name, setting in experiment.settings.items():
+        if scale not in setting.scales:
+            continue
+        source = setting.config.get(scale, chosen.config)
+        stages = common if setting.stages is None else setting.stages
+        for seed in chosen.seeds if stages else chosen.seeds[:1]:
+            keys = [filled(key, data, seed, done) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
+            flags = [part for flag, values in (('--config', [source]), ('--set', keys), ('--pipeline_root', [root]))
+                     for value in values for part in (flag, value)]
+            done.append(Run(name, seed, Pipeline(config.load(source, keys), root, [], flags), stages))
+            for each in stages:
+                perform(done[-1], each)
+    return done
+
+
+def filled(key: str, data: str, seed: int, done: list[Run]) -> str:
+    """An override with its references (see `experiments.Setting`) replaced by paths."""
+    def path(match) -> str:
+        kind, name = match.groups()
+        [earlier] = [each for each in done if each.setting == name and each.seed == seed]
+        if kind == 'run':
+            return earlier.pipeline.outputs('train')['model_run'].uri
+        return os.path.join(earlier.pipeline.outputs('export')['model'].uri, export.FORMAT)
+    return REFERENCE.sub(path, key.replace('{data}', data))
+
+
+def perform(run: Run, name: str) -> None:
+    """Runs one stage by its command, unless it is up to date.
+
+    Raises:
+      SystemExit: it failed, and has said why.
+    """
+    if run.pipeline.finished(name):
+        return
+    command = run.pipeline.command(stage.name_of(name, run.pipeline.config))
+    print(f'[{run.setting}, seed {run.seed}] {command}', flush=True)
+    done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
+    if done.returncode:
+        sys.exit(done.returncode)
+    run.pipeline.finished(name)  # which records that it is
