@@ -27,7 +27,8 @@ data:
   test_fraction: 0.1
   vocab_size: 130
 input: {{buckets: [24, 48, 64], tokens: 1024}}
-model: {{module: keras_models.transformer, N: 2, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0, warmup_steps: 100}}
+model: {{module: keras_models.transformer, N: 2, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0,
+         preset: own_data}}
 inference: {{extra_length: 60}}
 train: {{steps: 300, log_every: 100, checkpoint_every: 100, validate_every: 300, average_checkpoints: 1}}
 evaluate:

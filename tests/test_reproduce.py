@@ -179,7 +179,7 @@ def published(tmp_path_factory):
         found = results.Found(
             name, 'small', [1, 2], {'a|b': {'error': [1.0, 3.0], 'steps': [math.inf, math.inf]}},
             [{'claim': 'It is so.', 'verdict': 'does not show', 'why': 'error: 2 (1 to 3)'}],
-            [figure._asdict() for figure in figures], [('train.steps', '90', '9')], ['python -m pipelines.train'], 1.5,
+            [figure._asdict() for figure in figures], [('train.steps', '90', '9')], ['/home/somebody/python -m pipelines.train'], 1.5,
             '2026-01-02', 'c' * 40, 'a machine')
         results.write(item, found, str(out))
     assert publishing.publish(str(folder / 'runs'), str(folder / 'docs')) == ['alexnet/fig3', 'viton_hd/table1']
@@ -196,6 +196,7 @@ def test_a_published_page_has_everything_but_other_peoples_data(published):
                   '**People** is not published: it shows images', '**Large** is not published: it has 150 KB'):
         assert words in page, words
     assert r'a\|b' in page  # a cell is not cut
+    assert '/home/somebody' not in page + (theirs / 'fig3.json').read_text()
 
 
 def test_pages_and_index_follow_from_the_numbers_beside_them(published):

@@ -87,7 +87,8 @@ def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pa
             kept['file'] = f'{own.stem}-{number}{pathlib.Path(image[1]).suffix if image else ".html"}'
             records.write_atomically(str(own.with_name(kept['file'])), content)
         figures.append(kept)
-    text = json.dumps(dataclasses.asdict(dataclasses.replace(found, figures=figures)), indent=1, ensure_ascii=False)
+    published = dataclasses.replace(found, figures=figures, commands=[])  # which have paths of this machine
+    text = json.dumps(dataclasses.asdict(published), indent=1, ensure_ascii=False)
     records.write_atomically(str(own), text.encode())
 
 
