@@ -51,8 +51,8 @@ TRAIN = [
 BROWSER = ['playwright>=1.45,<2']  # drives the page in a real browser
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
 BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
-TEST = ['codespell>=2.4,<3', 'hypothesis>=6.100', 'import-linter>=2.10,<3', 'mypy>=1.11', 'pytest>=8.4',
-        'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
+TEST = ['codespell>=2.4,<3', 'hypothesis>=6.100', 'import-linter>=2.10,<3', 'ipykernel', 'mypy>=1.11', 'nbclient>=0.10',
+        'pytest>=8.4', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
     name='landmark',

@@ -179,8 +179,8 @@ def published(tmp_path_factory):
         found = results.Found(
             name, 'small', [1, 2], {'a|b': {'error': [1.0, 3.0], 'steps': [math.inf, math.inf]}},
             [{'claim': 'It is so.', 'verdict': 'does not show', 'why': 'error: 2 (1 to 3)'}],
-            [figure._asdict() for figure in figures], [('train.steps', '90', '9')], ['/home/somebody/python -m pipelines.train'], 1.5,
-            '2026-01-02', 'c' * 40, 'a machine')
+            [figure._asdict() for figure in figures], [('train.steps', '90', '9')],
+            ['/home/somebody/python -m pipelines.train'], 1.5, '2026-01-02', 'c' * 40, 'a machine')
         results.write(item, found, str(out))
     assert publishing.publish(str(folder / 'runs'), str(folder / 'docs')) == ['alexnet/fig3', 'viton_hd/table1']
     return folder

@@ -92,7 +92,8 @@ def test_errors_of_strings_and_of_several_inputs():
     for body, dtypes, error in (
             ('{"instances": [{"b64": "*"}]}', {'x': 'string'}, 'Unable to base64 decode'),
             ('{"instances": [{"x": {"b": "QQ"}}]}', {'x': 'string'}, 'not formatted correctly for base64 data'),
-            ('{"instances": ["\\ud800"]}', {'x': 'string'}, 'surrogate pair'),
+            ('{"instances": ["\\ud800"]}', {'x': 'string'}, 'surrogate pair in string is invalid. at offset: 16'),
+            ('"\\ud83d\\ude00\\udc00"', {'x': 'string'}, 'surrogate pair in string is invalid. at offset: 13'),
             ('{"instances": [3000000000]}', {'x': 'int32'}, 'not of expected type: int32'),
             ('{"instances": [1.5]}', {'x': 'int32'}, 'not of expected type: int32'),
             ('{"instances": [1]}', {'x': 'int32', 'y': 'int32'}, 'instances is a plain list, but expecting list'),
@@ -100,6 +101,11 @@ def test_errors_of_strings_and_of_several_inputs():
             ('{"instances": [{"x": 1}]}', {'x': 'int32', 'y': 'int32'}, 'keys must be equal to: x,y')):
         with pytest.raises(Failure, match=error.replace('(', r'\(')):
             read(body, **dtypes)
+
+
+def test_a_whole_surrogate_pair_and_an_escaped_backslash_are_text():
+    found = read('{"instances": ["\\ud83d\\ude00", "\\\\ud800"]}', x='string')[0]['x']
+    assert [*found] == ['😀'.encode(), rb'\ud800']
 
 
 def test_outputs_in_both_formats():

@@ -23,6 +23,8 @@ _PROBLEMS = {'Expecting value': 'Invalid value.', 'Expecting property name': 'Mi
              'Invalid \\escape': 'Invalid escape character in string.',
              'Invalid \\uXXXX': 'Incorrect hex digit after \\u escape in string.'}
 _TYPES = {type(None): 'Null', dict: 'Object', list: 'Array', str: 'String', int: 'Number', float: 'Number'}
+# Escapes as a string has them; a surrogate without its other half is six characters long.
+_ESCAPE = re.compile(r'\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[dD][89a-fA-F][\da-fA-F]{2}|\\.')
 _SHOWN = 256  # characters of a value that an error quotes
 
 
@@ -36,7 +38,7 @@ def parse(body: bytes) -> dict:
         raise invalid('JSON Parse error: The document is empty')
     try:
         text = body.decode('utf-8')
-        document, _ = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
+        document, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
     except UnicodeDecodeError as error:
         raise invalid(f'JSON Parse error: Invalid encoding in string. at offset: {error.start}') from error
     except json.JSONDecodeError as error:
@@ -47,6 +49,9 @@ def parse(body: bytes) -> dict:
         raise invalid('JSON Parse error: Terminate parsing due to Handler error. at offset: 0') from error
     except ValueError as error:  # more digits than Python takes
         raise invalid('JSON Parse error: Number too big to be stored in double. at offset: 0') from error
+    for escape in _ESCAPE.finditer(text, 0, end):
+        if len(escape[0]) == 6:
+            raise invalid(f'JSON Parse error: The surrogate pair in string is invalid. at offset: {escape.start()}')
     if not isinstance(document, dict):
         raise invalid(f'JSON Value: {_shown(document)} Is not object')
     return document
@@ -174,10 +179,7 @@ def _value(value: Any, dtype: tf.DType) -> Any:
     """One value, of the type a tensor wants."""
     if dtype == tf.string:
         if isinstance(value, str):
-            try:
-                return value.encode('utf-8')
-            except UnicodeEncodeError as error:
-                raise invalid('JSON Parse error: The surrogate pair in string is invalid. at offset: 0') from error
+            return value.encode('utf-8')
         if isinstance(value, dict):
             return _decoded(value)
     elif dtype == tf.bool:
