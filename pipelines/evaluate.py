@@ -1,12 +1,13 @@
-"""Evaluates the exported model with TFMA, against thresholds and against the newest blessed model.
+"""Evaluate the exported model with TFMA, against thresholds and against the newest blessed model.
 
     python -m pipelines.evaluate
     python -m pipelines.evaluate --set evaluate.thresholds.bleu.min=30
 
-Predictions of candidate and baseline are made once and written as two features; TFMA reads them through two SavedModels
-that only pick a column (its model-less mode cannot compare with a baseline). No threshold at all means no blessing.
+Predictions of candidate and baseline are made once and written as two features. TFMA reads them through two SavedModels
+that each return one feature, because its model-less mode cannot compare with a baseline. Without a threshold no model
+is blessed.
 
-Where a model's answers are pictures, its module has a `Scorer` that compares them, and TFMA sees the numbers it gives.
+If a model outputs images, its module has a `Scorer` that compares them, and TFMA aggregates the scorer's numbers.
 """
 import json
 import os
@@ -19,12 +20,12 @@ from pipelines.core import cli, roles, stage
 from pipelines.evaluation import scorers
 from pipelines.serving.layout import FORMAT
 
-if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
 PREDICTIONS = 'predictions.tfrecord'
-PICTURES = 'pictures'  # a folder of <n>_<what>.png, which a judge keeps of the first examples
-_BLOCK = 2048  # examples held in memory at once
+PICTURES = 'pictures'  # folder of <n>_<what>.png: images the scorer kept of the first examples
+_BLOCK = 2048  # examples in memory at a time
 
 
 def execute(context: stage.Context) -> None:
@@ -63,7 +64,7 @@ def execute(context: stage.Context) -> None:
 
 
 def newest_blessed(pipeline, candidate: str):
-    """The newest blessed Model that is not the candidate itself, or None."""
+    """Return the newest blessed Model other than the candidate, or None."""
     import tensorflow as tf
     models = {outputs['model'].id: outputs['model'] for _, _, outputs in pipeline.metadata.completed('export')}
     for execution, _, outputs in pipeline.metadata.completed('evaluate'):
@@ -75,14 +76,14 @@ def newest_blessed(pipeline, candidate: str):
 
 
 def write_predictions(config: 'Config', split, saved_models: dict[str, str], path: str) -> dict:
-    """Asks every model for all of a split, in order and in batches of fixed shapes, and writes what TFMA reads.
+    """Run every model over a split, in order and in batches of fixed shape, and write the predictions TFMA reads.
 
-    A row holds the text of its example and under each model's name its answers, the best first (where there are
-    several, their probabilities too; and whether what the model said was well formed, if it tells), or the numbers a
-    judge gave them, in the order of `names`.
+    A row holds its example's text and, under each model's name, either that model's outputs, best first (with their
+    probabilities if there are several, and whether the output was well formed if the model reports that), or the
+    scorer's numbers in the order of its `names`.
 
     Returns:
-      The judge of each model, if its module has one.
+      The scorer of each model, if its module has one.
     """
     import tensorflow as tf
 
@@ -91,12 +92,12 @@ def write_predictions(config: 'Config', split, saved_models: dict[str, str], pat
     models = {name: saved_model.load(folder) for name, folder in saved_models.items()}
     for name, folder in saved_models.items():
         compatibility.check(os.path.dirname(folder), models[name].description, config.data,
-                          'export it again' if name == 'candidate' else 'remove it, and nothing is compared with it')
+                          'Export it again' if name == 'candidate' else 'Remove it to skip the comparison with it')
     judges = {name: judge for name in models if (judge := scorers.scorer(config))}
     for name, folder in saved_models.items():
         if judges and not hasattr(models[name], 'judged'):
-            raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be judged; '
-                            'remove it, and nothing is compared with it.')
+            raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be scored. '
+                            'Remove it to skip the comparison with it.')
     rows = _judged(config, split, models, judges) if judges else _answered(config, split, models)
     with tf.io.TFRecordWriter(path) as writer:
         for row in rows:
@@ -105,14 +106,14 @@ def write_predictions(config: 'Config', split, saved_models: dict[str, str], pat
 
 
 def _blocks(config: 'Config', split) -> Iterator[tuple[list, list[dict]]]:
-    """Inputs and rows of text, a part of the split at a time."""
+    """Yield inputs and rows of text for one block of the split at a time."""
     for start in range(0, len(split), _BLOCK):
         inputs, columns = config.data_spec.examples(split.read(range(start, min(start + _BLOCK, len(split)))))
         yield inputs, [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
 def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
-    """Rows with what the models answer."""
+    """Yield rows with the models' outputs."""
     import tensorflow as tf
 
     from pipelines.serving import saved_model
@@ -130,7 +131,7 @@ def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
 
 
 def _judged(config: 'Config', split, models: dict, judges: dict) -> list[dict]:
-    """Rows with the numbers the judges give, those of all examples together in every row: TFMA's mean is them again."""
+    """Return rows with the scorers' numbers; every row holds the whole split's, so that TFMA's mean keeps them."""
     judged = []
     for inputs, rows in _blocks(config, split):
         for name, model in models.items():
@@ -142,7 +143,7 @@ def _judged(config: 'Config', split, models: dict, judges: dict) -> list[dict]:
         together = judge.corpus()
         for row in judged:
             row[name] = [{**row[name], **together}[metric] for metric in judge.names]
-    # What an example belongs to by what the candidate made of it.
+    # Slices that depend on the candidate's outputs.
     for row, found in zip(judged, judges['candidate'].slices()):
         row.update(found)
     return judged
@@ -150,13 +151,15 @@ def _judged(config: 'Config', split, models: dict, judges: dict) -> list[dict]:
 
 def _usable(row: dict, result: dict) -> None:
     if result.get('error'):
-        raise UserError(f'{row.get("file") or row["person"]} was prepared and cannot be decoded ({result["error"]}); '
-                        'remove the data set and run `python -m pipelines.prepare` again.')
+        raise UserError(f'{row.get("file") or row["person"]} cannot be decoded now ({result["error"]}). '
+                        'Remove the data set and run `python -m pipelines.prepare` again.')
 
 
 def account(config: 'Config', judges: dict, folder: str) -> dict:
-    """How the candidate's metrics were computed, `protocol`, and which could not be, `missing`. Writes the pictures its
-    judge kept."""
+    """Return how the candidate's metrics were computed, `protocol`, and which could not be, `missing`.
+
+    Also write the images its scorer kept.
+    """
     import tensorflow as tf
 
     from data_prep.core import records
@@ -177,7 +180,7 @@ def _example(row: dict) -> bytes:
     feature = {}
     for name, value in row.items():
         values = value if isinstance(value, list) else [value]
-        if not values:  # such as the boxes of a picture without any
+        if not values:  # such as the boxes of an image that has none
             continue
         feature[name] = (tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in values]))
                          if isinstance(values[0], str) else
@@ -186,10 +189,10 @@ def _example(row: dict) -> bytes:
 
 
 def analyse(config: 'Config', predictions: str, folder: str, models: list[str]) -> tuple[dict, object]:
-    """Runs TFMA over a file of predictions.
+    """Run TFMA over a file of predictions.
 
     Returns:
-      Metrics by slice (`overall`, or a slice's value) and, where there are thresholds, TFMA's validation result.
+      Metrics by slice (`overall`, or a slice's value), and TFMA's validation result if there are thresholds.
     """
     import tensorflow_model_analysis as tfma
     eval_config = tfma_config(config, models)
@@ -215,7 +218,7 @@ def _number(value: dict) -> float:
 
 
 def pick_column(column: str, folder: str, numbers: bool = False) -> str:
-    """A SavedModel whose prediction is one feature of its example, a list of strings or numbers. Returns `folder`."""
+    """Write a SavedModel that returns one feature of its example, a list of strings or numbers; return `folder`."""
     import tensorflow as tf
     feature = tf.io.RaggedFeature(tf.float32 if numbers else tf.string)
 
@@ -229,7 +232,7 @@ def pick_column(column: str, folder: str, numbers: bool = False) -> str:
 
 
 def tfma_config(config: 'Config', models: list[str]):
-    """The configuration's metrics, slices and thresholds as TFMA's EvalConfig."""
+    """Return the configuration's metrics, slices and thresholds as TFMA's EvalConfig."""
     import tensorflow_model_analysis as tfma
 
     from pipelines.evaluation import metrics
@@ -239,7 +242,7 @@ def tfma_config(config: 'Config', models: list[str]):
     for place, name in enumerate(scorers.names(config)):
         class_name, module, arguments = metrics.tfma_class(name, place, config.data)
         bounds = config.evaluate.thresholds.get(name)
-        # Thresholds hold for the whole split, not for every slice of it, where BLEU may have no 4-gram to count.
+        # Thresholds apply to the whole split, not to each slice, which may be too small for BLEU to count a 4-gram.
         thresholds = [tfma.PerSliceMetricThreshold(
             slicing_specs=[tfma.SlicingSpec()],
             threshold=_threshold(tfma, bounds, 'baseline' in models))] if bounds else []
@@ -267,10 +270,10 @@ def _threshold(tfma, bounds: dict[str, float], with_baseline: bool):
 
 
 def decide(config: 'Config', validation, with_baseline: bool) -> tuple[bool, list[str]]:
-    """Whether the model is blessed, and why or why not, in words."""
+    """Return whether the model is blessed, and the reasons."""
     thresholds = config.evaluate.thresholds
     if not thresholds:
-        return False, ['no threshold is set in evaluate.thresholds, and without one nothing is blessed']
+        return False, ['evaluate.thresholds sets no threshold, so no model can be blessed']
     reasons, pardoned = [], 0
     for by_slice in validation.metric_validations_per_slice:
         for failure in by_slice.failures:
@@ -279,7 +282,7 @@ def decide(config: 'Config', validation, with_baseline: bool) -> tuple[bool, lis
             if not failure.HasField('metric_value'):
                 reasons.append(f'TFMA computed no {failure.metric_key.name} to compare')
             elif failure.metric_key.is_diff:
-                # TFMA also divides by the baseline: where that is 0 it fails every change, an improvement too.
+                # TFMA also divides by the baseline: where that is 0 it fails every change, even an improvement.
                 if -bounds.get('max_drop', float('inf')) <= value <= bounds.get('max_rise', float('inf')):
                     pardoned += 1
                     continue
@@ -303,34 +306,34 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
 
 
 def check(config: 'Config') -> None:
-    """Refuses a threshold that would bound nothing, and a split or a network that does not exist."""
+    """Refuse a threshold that bounds nothing, and a split or network that does not exist."""
     import tensorflow as tf
     judge, known = scorers.scorer(config), scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
-            raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} asks networks; '
-                            'leave it out.')
+            raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '
+                            'Leave it out.')
         if not tf.io.gfile.exists(path):
-            raise UserError(f'evaluate.networks.{name}: there is no file {path}; give a file of published weights, or '
+            raise UserError(f'evaluate.networks.{name}: there is no file {path}. Give a file of published weights, or '
                             'leave it out.')
     for name, bounds in config.evaluate.thresholds.items():
         unknown = set(bounds) - {'min', 'max', 'max_drop', 'max_rise'}
         if judge and name in judge.missing:
             raise UserError(f'evaluate.thresholds.{name}: {judge.missing[name]}')
         if name not in known:
-            raise UserError(f'evaluate.thresholds: there is no metric {name!r}; there are {", ".join(known)}.')
+            raise UserError(f'evaluate.thresholds: there is no metric {name!r}. Known metrics: {", ".join(known)}.')
         if unknown or not bounds:
-            raise UserError(f'evaluate.thresholds.{name} holds {sorted(unknown) or "nothing"}; '
-                            'give min, max, max_drop or max_rise.')
+            raise UserError(f'evaluate.thresholds.{name} holds {sorted(unknown) or "nothing"}. '
+                            'Give min, max, max_drop or max_rise.')
         if {'max_drop', 'max_rise'} <= set(bounds):
-            raise UserError(f'evaluate.thresholds.{name}: give max_drop or max_rise, not both.')
+            raise UserError(f'evaluate.thresholds.{name}: max_drop and max_rise exclude each other. Give one of them.')
     if config.evaluate.split not in config.data_spec.splits:
         raise UserError(f'evaluate.split must be one of {", ".join(config.data_spec.splits)}; '
                         f'it is {config.evaluate.split!r}.')
 
 
 def compared_with(pipeline) -> dict:
-    """Evaluation depends on which model it is compared with, and on the networks metrics ask: their sizes and times."""
+    """Return what else evaluation depends on: the baseline, and the sizes and times of the metrics' networks."""
     import tensorflow as tf
     found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)
     stats = {path: tf.io.gfile.stat(path) for path in pipeline.config.evaluate.networks.values()}

@@ -1,11 +1,11 @@
-"""Makes a table or a figure of the papers again, and says whether what the paper claims of it shows.
+"""Reproduce a table or figure of a paper, and check the paper's claims about it.
 
     python -m pipelines.reproduce --list
     python -m pipelines.reproduce prelu/fig3 --data DIR
     python -m pipelines.reproduce transformer/table3_a --scale paper --data DIR --set train.strategy=mirrored
 
-Every setting is run by the stages' own commands, which are shown; what was run before is not run again. Leaves
-`page.html`, one page that needs no network, with its pictures and `found.json`, in `runs/reproduce/<paper>/<item>`.
+Each setting is run by the stages' own commands, which are printed; finished runs are not repeated. The result is
+`page.html`, one self-contained page, with its images and `found.json`, in `runs/reproduce/<paper>/<item>`.
 """
 import argparse
 import json
@@ -22,13 +22,13 @@ from pipelines.core import cli, stage
 
 
 def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> list:
-    """Runs what the experiment wants of every setting and seed, and returns them as `experiments.Run`.
+    """Run the experiment's stages for every setting and seed; return an `experiments.Run` for each.
 
     Raises:
       UserError: there is no such scale, or --data is missing.
     """
     if scale not in experiment.scales:
-        raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
+        raise UserError(f'{experiment.name} has no scale {scale}. Choose from {", ".join(experiment.scales)}.')
     chosen = experiment.scales[scale]
     if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
@@ -54,7 +54,7 @@ def runs(experiment, scale: str, data: str, root: str, overrides: list[str]) -> 
 
 
 def filled(key: str, data: str, seed: int, done: list) -> str:
-    """An override, with the paths of what it names: data, and what runs before it left (`experiments.Setting`)."""
+    """Fill in an override's paths: the data, and what earlier runs produced (`experiments.Setting`)."""
     from pipelines import export
     from pipelines.reproduction import experiments
 
@@ -68,10 +68,10 @@ def filled(key: str, data: str, seed: int, done: list) -> str:
 
 
 def perform(run, name: str) -> None:
-    """One stage of a run, by its command, unless it was done before.
+    """Run one stage by its command, unless it is finished.
 
     Raises:
-      SystemExit: it failed, and has said why.
+      SystemExit: it failed, and has printed why.
     """
     if run.pipeline.finished(name):
         return
@@ -80,11 +80,11 @@ def perform(run, name: str) -> None:
     done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
     if done.returncode:
         sys.exit(done.returncode)
-    run.pipeline.finished(name)  # so that it is known
+    run.pipeline.finished(name)  # looks up its outputs
 
 
 def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[float]]]:
-    """Setting -> column -> a number a seed, of measures and of what exhibits found."""
+    """Return setting -> column -> one number per seed, from measures and from the plots' findings."""
     table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
     for run in found:
         for column, measure in experiment.measures.items():
@@ -98,7 +98,7 @@ def measured(experiment, found: list, shown: list) -> dict[str, dict[str, list[f
 
 
 def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
-    """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
+    """Return the configuration keys that this scale changes: key, the paper's value, this scale's value."""
     from pipelines.core import config
     from pipelines.core.flow import flow
     from pipelines.reporting import report
@@ -115,7 +115,7 @@ def differing(experiment, scale: str, overrides: list[str]) -> list[tuple[str, s
 
 
 def write(experiment, scale: str, found: list, data: str, out: str, overrides: list[str], started: float) -> dict:
-    """The page and found.json, of what was `started` at a moment of the clock. Returns what the latter holds."""
+    """Write the page and found.json; return what the latter holds."""
     from data_prep.core import records
     from pipelines.reporting import pages
     from pipelines.reproduction import experiments
@@ -148,8 +148,10 @@ def write(experiment, scale: str, found: list, data: str, out: str, overrides: l
 
 
 def listing(name: str = '') -> None:
-    """Prints a line for each item: its name, its title and how long it takes; of items whose name begins with `name`
-    also what they need, and the paper's numbers."""
+    """Print a line for each item: its name, title and duration.
+
+    For items whose name begins with `name`, also print what data they need and the paper's numbers.
+    """
     from rich.console import Console
     from rich.padding import Padding
 
@@ -178,18 +180,18 @@ def listing(name: str = '') -> None:
 def main(argv=None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.reproduce', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list the beginning of one')
-    flags.add_argument('--list', action='store_true', help='name every table and figure, and leave')
+    flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list, its beginning')
+    flags.add_argument('--list', action='store_true', help='list every table and figure, then exit')
     flags.add_argument('--scale', choices=('small', 'paper'), default='small',
-                       help='small (the default): two cores, a quarter of an hour; paper: the paper\'s own')
-    flags.add_argument('--data', metavar='PATH', default='', help='the data the item needs')
+                       help='small (the default): 15 minutes on two cores; paper: the paper\'s own setting')
+    flags.add_argument('--data', metavar='PATH', default='', help='data for the item, if it needs any')
     flags.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
                        help='override one value in every run; may be repeated')
     flags.add_argument('--out', metavar='DIR', default=os.path.join('runs', 'reproduce'),
-                       help='where pages and runs go (default: runs/reproduce)')
+                       help='folder for pages and runs (default: runs/reproduce)')
     args = flags.parse_args(argv)
     if not (args.item or args.list):
-        flags.error('name an item, or ask for --list')
+        flags.error('name an item, or give --list')
 
     def work():
         if args.list:
@@ -200,12 +202,12 @@ def main(argv=None) -> None:
 
 
 def reproduce(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs an item, writes its page and says what was found."""
+    """Run an item, write its page and print the verdict on each claim."""
     cli.quiet_libraries()
     from pipelines.reproduction import experiments
     experiment = experiments.load(args.item)
     if experiment.instead:
-        raise UserError(f'{experiment.name} is not run: {experiment.instead}')
+        raise UserError(f'{experiment.name} cannot be run: {experiment.instead}')
     started, paper = time.monotonic(), experiment.name.partition('/')[0]
     found = runs(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
                  os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)

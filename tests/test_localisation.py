@@ -294,7 +294,7 @@ def test_the_best_constant_box_is_found():
 def test_mistakes_are_sentences(classifier):
     with pytest.raises(ModelError, match='inference.classifier is empty'):
         localiser.check(Config(**SMALL), Inference())
-    with pytest.raises(ModelError, match='inference.scales: a picture of 32 pixels has no room for a crop of 64'):
+    with pytest.raises(ModelError, match='inference.scales: an image of 32 pixels is smaller than a crop of 64'):
         localiser.check(Config(**SMALL), Inference(classifier=classifier, scales=[32]))
     with pytest.raises(ModelError, match=r'inference.classifier: /none holds no saved_model.pb'):
         exported_net('/none')

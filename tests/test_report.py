@@ -53,7 +53,7 @@ class Page(html.parser.HTMLParser):
             self.rows[-1][self._cell] = self.rows[-1].get(self._cell, '') + data
 
     def answers(self):
-        return [row for row in self.rows if 'answer' in row]
+        return [row for row in self.rows if 'prediction' in row]
 
 
 def read(path):
@@ -100,7 +100,7 @@ def test_page_is_whole_and_loads_nothing(page):
 
 def test_text_of_the_data_stays_text(page):
     parsed = Page(page)
-    assert any(HOSTILE in row['answer'] and HOSTILE in row['source'] for row in parsed.answers())
+    assert any(HOSTILE in row['prediction'] and HOSTILE in row['source'] for row in parsed.answers())
     assert HOSTILE not in page and HOSTILE_KIND not in page
     assert any(row.get('name') == HOSTILE_KIND for row in parsed.rows)
 
@@ -113,14 +113,14 @@ def test_answers_are_predictions_and_wrong_ones_come_first(page):
     assert len({row['source'] for row in shown}) == answers.SHOWN
     for row in shown:
         sign, kind = row['name'].strip().split(' ', 1)
-        assert (row['source'], row['reference'], row['answer'], row['baseline'], kind) in known
-        assert (sign == '≠') == (row['answer'] != row['reference']) == (row['class'] == 'wrong')
+        assert (row['source'], row['reference'], row['prediction'], row['baseline'], kind) in known
+        assert (sign == '≠') == (row['prediction'] != row['reference']) == (row['class'] == 'wrong')
     assert [row['class'] for row in shown] == ['wrong'] * answers.SHOWN_WRONG + ['right'] * 8
     text = ' '.join(Page(page).text.split())
-    assert '20 of 60 answers differ from their reference.' in text
+    assert '20 of 60 predictions differ from their reference.' in text
     mended = sum(row['candidate'] == row['target'] != row['baseline'] for row in rows)
     broken = sum(row['candidate'] != row['target'] == row['baseline'] for row in rows)
-    assert f'{mended} are mended and {broken} broken' in text
+    assert f'{mended} were fixed and {broken} broken' in text
 
 
 def test_numbers_are_those_that_were_found(page):
@@ -135,7 +135,7 @@ def test_numbers_are_those_that_were_found(page):
         assert shown in text, shown
     assert text.count(FOUND['reasons'][0]) == 1
     assert f'title="{"3" * 64}">{"3" * 12}<' in page
-    assert '—' in text and 'no four tokens in a row' in text
+    assert '—' in text and 'no output shares four consecutive tokens' in text
 
 
 def test_figures_have_the_last_values(page):
@@ -192,11 +192,11 @@ def test_drift_and_departures_stand_out(context, page, card):
             assert f'<td class="{style}" title="{far.value}">{far.value:.3f}' in page
             assert f'({far.threshold - statistics.DRIFT:.3f})' in page
     assert measured['inputs'].found and not measured['inputs_length'].found
-    for shown in ('Not like the training split', 'kind: Examples contain values missing from the schema',
+    for shown in ('Different from the training split', 'kind: Examples contain values missing from the schema',
                   f'test: drifted from the training split, inputs by {measured["inputs"].value:.2f} ('):
         assert shown in text
     assert '- test: drifted from the training split, inputs by 0.' in card
-    assert 'Some splits are not like the training split.' in text and 'href="#data"' in page and 'id="data"' in page
+    assert 'Some splits differ from the training split.' in text and 'href="#data"' in page and 'id="data"' in page
 
 
 def test_files_of_the_statistics_are_named(context, page):
@@ -204,7 +204,7 @@ def test_files_of_the_statistics_are_named(context, page):
         assert os.path.exists(os.path.join(context.pipeline.root, name))
     for shown in ('<code>statistics</code>', '<code>schema/schema.pbtxt</code>', '<code>anomalies</code>'):
         assert shown in page
-    assert 'of a sample' not in page
+    assert 'on a sample' not in page
 
 
 def test_a_sample_is_called_one(tmp_path, monkeypatch):
@@ -212,7 +212,7 @@ def test_a_sample_is_called_one(tmp_path, monkeypatch):
     monkeypatch.setattr(statistics, '_RUN', 10)
     context = make_context(str(tmp_path), predictions())
     text = read(report.write(context.outputs['report'], context))
-    assert 'of a sample of the records (test: 50 of 60)' in ' '.join(text.split())
+    assert 'on a sample of the records (test: 50 of 60)' in ' '.join(text.split())
 
 
 @pytest.mark.parametrize('counts, words', [
@@ -264,7 +264,7 @@ def test_weights_of_others_keep_their_licence(tmp_path):
     context.inputs['model_run'] = dataclasses.replace(run, properties={**run.properties, 'foreign': foreign})
     report.write(context.outputs['report'], context)
     card = read(tmp_path / 'report' / 'model_card.md')
-    assert 'CC BY-NC 4.0: training began with a.pth, b.pth of https://example.org/them.' in card
+    assert 'CC BY-NC 4.0: training started from a.pth, b.pth of https://example.org/them.' in card
     assert 'Apache-2.0, for weights' not in card
 
 
@@ -281,9 +281,9 @@ def test_sections_without_data_are_left_out(tmp_path):
     for key in ('statistics', 'schema', 'anomalies'):
         del context.inputs[key]
     parsed = Page(read(report.write(context.outputs['report'], context)))
-    assert 'No curves' in parsed.text and 'names no lengths' in parsed.text and 'top 1' in parsed.text
+    assert 'No curves' in parsed.text and 'has no lengths' in parsed.text and 'top 1' in parsed.text
     assert 'TensorFlow Data Validation' not in parsed.text
-    assert 'Answers' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
+    assert 'Predictions' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
 
 
 @pytest.mark.parametrize('metric, first', [('ssim', 'low'), ('l1', 'high'), ('top1_error', 'high'), ('fid', 'high')])

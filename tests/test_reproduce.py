@@ -158,8 +158,8 @@ def test_what_was_run_is_not_run_again(made):
 
 @pytest.mark.parametrize('args, words', [
     (['nothing/here'], "There is no 'nothing/here'"),
-    (['broken.yaml'], "broken.yaml: 'It is.' is of 'b', which is no setting"),
-    (['rates.yaml', '--scale', 'paper'], 'has no scale paper; it has small'),
+    (['broken.yaml'], "broken.yaml: 'It is.' uses 'b', which is not a setting"),
+    (['rates.yaml', '--scale', 'paper'], 'has no scale paper. Choose from small'),
     (['rates.yaml'], 'needs --data: pictures'),
 ])
 def test_mistakes_are_sentences(tmp_path, args, words):
@@ -190,7 +190,7 @@ def test_a_setting_begins_with_what_is_above_it(tmp_path):
     (tmp_path / 'item.yaml').write_text(
         'title: t\nsource: s\nscales: {small: {config: demo_images}}\n'
         'settings: {a: {set: ["train.init_from={run: b}"]}, b: {}}')
-    with pytest.raises(UserError, match="'a' names 'b', which is no setting above it"):
+    with pytest.raises(UserError, match="'a' refers to 'b', which is not an earlier setting"):
         experiments.load(str(tmp_path / 'item.yaml'))
 
 

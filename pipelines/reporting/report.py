@@ -1,7 +1,7 @@
-"""What an evaluation leaves to read: `report.html`, one page that needs no network, and `model_card.md`.
+"""Write an evaluation's `report.html`, one self-contained page, and `model_card.md`.
 
-A section appears when what it shows exists, so the same page serves models of text and of images. Numbers are
-those the stages found; the page adds none of its own but counts and quantiles.
+A section appears when its data exists, so the same page serves models of text and of images. Numbers are those the
+stages recorded; the page adds only counts and quantiles.
 """
 import collections
 import datetime
@@ -28,18 +28,18 @@ from pipelines.reporting import answers, data_section, figures, pages, reading, 
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
-# Of a run that recorded nothing.
+# Placeholders of a run that recorded nothing.
 _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
                   'notes': []}
-_ERRORS = re.compile('error$|l1|lpips|fid')  # metrics of which less is better
+_ERRORS = re.compile('error$|l1|lpips|fid')  # metrics where lower is better
 _MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 
 def write(folder: str, context: Context) -> str:
-    """Writes report and model card of an evaluation.
+    """Write report and model card of an evaluation.
 
     Args:
-      folder: where to.
+      folder: output folder.
       context: the evaluate stage's, with its `properties` filled in and its predictions written.
 
     Returns:
@@ -53,7 +53,7 @@ def write(folder: str, context: Context) -> str:
 
 
 def gather(context: Context) -> dict[str, Any]:
-    """Everything the templates show, by the names they use."""
+    """Return everything the templates show, by the names they use."""
     config, found, run = context.config, context.properties, context.inputs['model_run']
     manifest = records.read_manifest(context.inputs['examples'].uri)
     predictions = os.path.join(context.outputs['evaluation'], 'predictions.tfrecord')
@@ -85,13 +85,13 @@ def gather(context: Context) -> dict[str, Any]:
 
 
 def curves(tensorboard_dir: str) -> dict[str, list[tuple[int, float]]]:
-    """Scalars of a TensorBoard directory.
+    """Read the scalars of a TensorBoard directory.
 
     Args:
-      tensorboard_dir: the event files' folder; a missing or empty one has no curves.
+      tensorboard_dir: the event files' folder; a missing or empty one gives no curves.
 
     Returns:
-      Tag -> (step, value) in the order of steps. A resumed run repeats steps: what was written last counts.
+      Tag -> (step, value), sorted by step. For a step repeated by a resumed run, the last value counts.
     """
     found: dict[str, dict[int, float]] = {}
     for tag, plugin, step, tensor in strips.events(tensorboard_dir):
@@ -101,7 +101,7 @@ def curves(tensorboard_dir: str) -> dict[str, list[tuple[int, float]]]:
 
 
 def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list[Markup]:
-    """A figure for every quantity, training beside validation; a net's loss is a quantity of its own."""
+    """Draw a figure for every quantity, with training and validation; each net's loss is a quantity of its own."""
     groups: dict[str, dict[tuple[str, str], list]] = {}
     for tag, points in found.items():
         base = tag.removeprefix('validation/')
@@ -110,14 +110,14 @@ def _figures(found: dict[str, list[tuple[int, float]]], resumed_at: int) -> list
             title, part = f'loss of {part}', ''
         side = 'validation' if tag != base else 'training' if f'validation/{tag}' in found else ''
         groups.setdefault(title, {})[part, side] = points
-    groups.pop('steps_per_second', None)  # the rate of tokens or images says it better
+    groups.pop('steps_per_second', None)  # the rate of tokens or images is more useful
     marks = [resumed_at] if resumed_at else []
     return [Markup(figures.lines(_words(title), series, marks))  # noqa: S704 (figures escape)
             for title, series in groups.items()]
 
 
 def _words(name: str) -> str:
-    """Learning rate for `learning_rate`; the paper's symbols, such as L_CE, stay."""
+    """Write `learning_rate` as learning rate; the paper's symbols, such as L_CE, stay."""
     return re.sub('(?<=[a-z])_', ' ', name)
 
 
@@ -130,8 +130,10 @@ def _metrics(config: Config, found: dict) -> list[dict]:
 
 
 def _slices(config: Config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
-    """Metrics by slice, the worst first by the last metric and those without it last; a BLEU of 0 is left out, as a
-    footnote explains."""
+    """Return metrics by slice, sorted by the last metric, worst first; slices without it come last.
+
+    A BLEU of 0 is left out, as a footnote explains.
+    """
     counts = collections.Counter(row[key] for row in rows for key in config.evaluate.slices if key in row)
     result = [{'name': name, 'count': counts[name],
                'values': {metric: value for metric, value in values.items() if value or metric != 'bleu'}}
@@ -146,7 +148,7 @@ def _slices(config: Config, by_slice: dict[str, dict[str, float]], rows: list[di
 
 
 def _training(config: Config, run: dict) -> dict[str, str]:
-    """What training was, in words; only what the run recorded."""
+    """Describe the training run, from recorded facts only."""
     facts = {}
     if 'parameters' in run:
         facts['parameters'] = ', '.join(f'{name} {count:,}' for name, count in run['parameters'].items())
@@ -156,7 +158,7 @@ def _training(config: Config, run: dict) -> dict[str, str]:
         facts['time'] = _duration(run['seconds'])
     if run.get('resumed_at'):
         facts['steps'] += f', resumed at {run["resumed_at"]:,}'
-        facts['time'] += ' since it was resumed'
+        facts['time'] += ' since the last resume'
     facts['strategy'] = config.train.strategy
     if 'replicas' in run:
         facts['strategy'] += f', {run["replicas"]} replica' + 's' * (run['replicas'] > 1)
@@ -180,11 +182,11 @@ def _versions() -> dict[str, str]:
 
 
 def command(context: Context) -> str:
-    """The command that repeats this run: its configuration file, and every value that is not the file's own."""
+    """Return the command that repeats this run: its configuration file, and every value that differs from the file."""
     values = flat(context.config.values)
     try:
         base = flat(configs.load(context.config.source).values)
-    except UserError:  # the file has moved since
+    except UserError:  # the file has been moved
         base = values
     changed = [f'--set {shlex.quote(f"{key}={flow(value)}")}' for key, value in values.items()
                if key not in base or base[key] != value]
@@ -192,13 +194,13 @@ def command(context: Context) -> str:
 
 
 def flat(values: dict) -> dict:
-    """Nested sections as `section.key`."""
+    """Flatten nested sections to `section.key`."""
     return {f'{section}.{key}' if key else section: item for section, value in values.items()
             for key, item in (value if isinstance(value, dict) else {'': value}).items()}
 
 
 def _plain(value) -> str:
-    """A value in words: `min 90, max_drop 1`; hashes are cut."""
+    """Format a value as text, such as `min 90, max_drop 1`; hashes are shortened."""
     if isinstance(value, dict):
         return ', '.join(f'{key} {_plain(item)}' for key, item in value.items())
     if isinstance(value, (list, tuple)):
