@@ -182,8 +182,7 @@ class Machines(tf.Module):
 
     def _follow(self, rows, index, keys, time):
         """A step back along chains from `time` [n, A, J]: whether it is remembered, whether its moment has the feature,
-        how it came out, and the time before.
-        """
+        how it came out, and the time before."""
         tables = len(self.indexes)
         rows = rows[:, None, None]
         there = (time >= 0) & (time >= tf.gather(self.time, rows) - self.config.memory)
@@ -235,8 +234,7 @@ class Machines(tf.Module):
 
     def combine(self) -> None:
         """Every machine makes its combined indexes anew: of features of the index that was right most often for its
-        errors, the exact situation aside, and of the next ones; and enters in them all it remembers.
-        """
+        errors, the exact situation aside, and of the next ones; and enters in them all it remembers."""
         rows, combined = tf.range(self.config.machines), self.config.combined
         weights = self._weights(rows)[:, 1:len(self.game.features)]
         order = 1 + tf.math.top_k(weights, combined + 1).indices  # [n, combined + 1]

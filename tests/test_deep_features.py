@@ -75,7 +75,7 @@ def test_scales_are_averaged_or_stacked_nets_are_stacked_and_length_is_one():
 def test_what_cannot_be_described_is_told():
     with pytest.raises(ModelError, match='features at 11 pixels: the image is smaller than a crop of 12'):
         deep_features.describe([model()], PICTURES, [11])
-    with pytest.raises(ModelError, match='gives no features'):
+    with pytest.raises(ModelError, match='has no features'):
         deep_features.describe([object()], PICTURES, [16])
 
 

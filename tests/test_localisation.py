@@ -302,7 +302,7 @@ def test_mistakes_are_sentences(classifier):
         exported_net(classifier, fuse=[classifier])
     with pytest.raises(ValueError, match='top must be 5 or more'):
         Inference(top=1)
-    with pytest.raises(ModelError, match='set input.boxes: true'):
+    with pytest.raises(ModelError, match='Set input.boxes: true'):
         localisation.loss_fn({}, {'image': 0, 'label': 0}, SEED, True, Config(**SMALL))
     with pytest.raises(ModelError, match='evaluate.networks.lpips'):
         Scorer({'lpips': 'x'})
@@ -377,7 +377,7 @@ def test_a_folder_becomes_a_pushed_model_that_beats_every_constant_box(place, fi
     assert found['box_error'] < found['box_error_constant'] and found['mean_iou'] > found['mean_iou_constant']
     assert found['localisation_error'] >= found['class_error']
     [report] = place.glob('runs/located/evaluate/*/report/report.html')
-    assert 'localisation error' in report.read_text() and 'pictures have boxes' in report.read_text()
+    assert 'localisation error' in report.read_text() and 'images have boxes' in report.read_text()
 
 
 @pytest.mark.slow
