@@ -48,7 +48,7 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
 
 
 def write_bank(folder: pathlib.Path) -> None:
-    """Writes some made trees, for the parser."""
+    """Write some made trees, for the parser."""
     draw = random.Random(1)
     for number in range(20):
         trees = [f'( (S (NP-SBJ (DT the) (NN {draw.choice(["cat", "dog", "tree"])})) (VP (VBZ sees) '
@@ -60,7 +60,7 @@ def write_bank(folder: pathlib.Path) -> None:
 
 
 def run(checkout: pathlib.Path, system: str, work: pathlib.Path) -> dict[str, str]:
-    """Runs one system in one checkout. Returns what is compared: name -> SHA-256."""
+    """Run one system in one checkout. Returns what is compared: name -> SHA-256."""
     root = work / system
     config, overrides = SYSTEMS[system]
     flags = [part for each in overrides for part in ('--set', each.replace('{work}', str(work.parent)))]
@@ -88,7 +88,7 @@ def _weights(root: pathlib.Path) -> dict[str, str]:
 
 
 def found(checkout: pathlib.Path, systems: list[str], work: pathlib.Path) -> dict[str, dict[str, str]]:
-    """Runs all systems in one checkout; keeps the result of a checkout without changes."""
+    """Run all systems in one checkout; keeps the result of a checkout without changes."""
     git = ['git', '-C', str(checkout)]
     commit = subprocess.run([*git, 'rev-parse', 'HEAD'], capture_output=True, text=True, check=True).stdout.strip()
     changed = subprocess.run([*git, 'status', '--porcelain', '--', 'data_prep', 'keras_models', 'pipelines', 'configs'],

@@ -66,7 +66,7 @@ PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
 
 
 def work(name: str, share: float) -> Work:
-    """A step of a configuration that ships, by its model's own counts."""
+    """Return a step of a configuration that ships, by its model's own counts."""
     from pipelines.core import config
     resolved = config.load(name)
     model, module = resolved.model, resolved.model_spec
@@ -148,7 +148,7 @@ def markdown(steps: dict[str, Work]) -> str:
 
 
 def all_steps(measured: dict) -> dict[str, Work]:
-    """Returns a step of every model, with the share of the ceiling that `side_by_side.json` holds."""
+    """Return a step of every model, with the share of the ceiling that `side_by_side.json` holds."""
     return {model: work(name, measured[contest]['sides']['ours']['of the ceiling'] if contest in measured else ASSUMED)
             for model, (name, contest) in MODELS.items()}
 

@@ -78,7 +78,7 @@ def command(stage: str, out: pathlib.Path, **kwargs) -> subprocess.Popen:
 
 
 def train(out: pathlib.Path, every: int) -> list[Sample]:
-    """Trains to the end, watched at every `every`-th step."""
+    """Train to the end, watched at every `every`-th step."""
     samples = []
     with command('train', out) as child:
         process = psutil.Process(child.pid)
@@ -93,7 +93,7 @@ def train(out: pathlib.Path, every: int) -> list[Sample]:
 
 
 def predict(out: pathlib.Path, lines: list[str], every: int) -> tuple[list[str], list[Sample]]:
-    """The answers to all lines in one go, watched at every `every`-th."""
+    """Return the answers to all lines in one go, watched at every `every`-th."""
     answers: list[str] = []
     samples = []
     with command('predict', out, stdin=subprocess.PIPE) as child:
@@ -115,7 +115,7 @@ def feed(stream, lines: list[str]) -> None:
 
 
 def report(what: str, samples: list[Sample], bound: float) -> Iterator[str]:
-    """Prints a table; yields what is wrong, in words."""
+    """Print a table; yields what is wrong, in words."""
     first, last = samples[len(samples) // 5], samples[-1]
     print(f'{what}: {last.done:,}, sampled {len(samples)} times')
     for name, unit, scale in (('memory', 'MiB', 2 ** 20), ('files', '', 1), ('threads', '', 1)):
@@ -128,7 +128,7 @@ def report(what: str, samples: list[Sample], bound: float) -> Iterator[str]:
 
 
 def check(lines: list[str], answers: list[str], again: list[str], expected: list[str]) -> Iterator[str]:
-    """What is wrong with answers to lines and, in reverse order, to the same lines, in words."""
+    """Yield what is wrong with outputs for lines and, in reverse order, for the same lines."""
     if not len(lines) == len(answers) == len(again):
         yield f'{len(lines):,} lines, {len(answers):,} and {len(again):,} answers'
         return

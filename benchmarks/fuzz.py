@@ -79,7 +79,7 @@ def mutated(draw: random.Random, seeds: list[bytes], words: tuple[bytes, ...]) -
 
 @functools.lru_cache(maxsize=2)
 def _shaped(strategy, seed: int) -> list[bytes]:
-    """A block of what hypothesis makes of a strategy, the same for the same seed."""
+    """Return a block of what hypothesis makes of a strategy, the same for the same seed."""
     import hypothesis
     warnings.simplefilter('ignore')  # of long tokens
     found: list[bytes] = []
@@ -122,7 +122,7 @@ class Fed:
         return self.reader.repair(data) if draw.random() < .5 else data
 
     def outcome(self, data: bytes) -> tuple[str, str]:
-        """('accepted', ''), ('refused', why) or ('finding', what is wrong)."""
+        """Run a reader; return ('accepted', ''), ('refused', reason) or ('finding', what is wrong)."""
         from data_prep import UserError
         from keras_models import ModelError
         try:
@@ -160,7 +160,7 @@ STATE = struct.Struct('<6Q')
 
 
 def _work(tasks: list[tuple[str, int, int]], seed: int, out: pathlib.Path, scratch: pathlib.Path) -> None:
-    """A worker: feeds readers one after the other. A row of each goes to `rows`; `current` is for its inquest."""
+    """Run readers one after another in a worker; put a row of each into `rows`; `current` is for a post-mortem."""
     from benchmarks.fuzz_readers import READERS
     for place, (name, first, last) in enumerate(tasks):
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
@@ -204,7 +204,7 @@ def _pages(column: int) -> int:
 
 
 def sweep(names: list[str], args: argparse.Namespace, scratch: pathlib.Path) -> list[dict]:
-    """Feeds readers in a process, and in a new one after every crash or hang. Returns the table."""
+    """Feed readers in a process, and in a new one after every crash or hang. Returns the table."""
     tasks = [(name, args.first, args.first + args.inputs) for name in names]
     deaths: list[dict] = []
     (scratch / 'rows').touch()
@@ -243,7 +243,7 @@ def _table(names: list[str], parts: list[dict]) -> list[dict]:
 
 
 def _wait(worker, current: pathlib.Path, seconds: float) -> bool:
-    """Waits for a worker's end. Returns whether it had to be killed because of one input.
+    """Wait for a worker's end. Returns whether it had to be killed because of one input.
 
     Seconds are the processor's, which others may share, or twenty times as many of the clock, if it sleeps.
     """
@@ -271,7 +271,7 @@ def _processor(pid: int) -> float:
 
 
 def _kind(text: str) -> str:
-    """What findings have in common: the line of code and the exception, or the complaint."""
+    """Return what findings have in common: the line of code and the exception, or the complaint."""
     where = [line for line in text.splitlines() if line.startswith('  File ')]
     return (where[-1] if where else '') + text.strip().splitlines()[-1].partition(':')[0]
 
@@ -285,7 +285,7 @@ def _keep(out: pathlib.Path, name: str, number: int, data: bytes, text: str) -> 
 
 
 def guided(name: str, seed: int, runs: int, out: pathlib.Path) -> None:
-    """Lets atheris make the inputs; a finding ends the process."""
+    """Let atheris make the inputs; a finding ends the process."""
     import atheris
     with atheris.instrument_imports(include=['data_prep', 'keras_models', 'pipelines', 'yaml', 'tarfile', 'zipfile']):
         from benchmarks.fuzz_readers import READERS

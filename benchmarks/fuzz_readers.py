@@ -60,7 +60,7 @@ class Reader:
 
 
 def _text(name: str, *seeds: bytes):
-    """A text with itself as its translation, or a table."""
+    """Return a text with itself as its translation, or a table."""
     def make(folder):
         path = folder / name
         files = [name] if name.endswith(('.csv', '.tsv')) else [name, name]
@@ -124,7 +124,7 @@ def _ranges(folder):
 
 
 def _records(part: str):
-    """A data set of two shards of which one file is what it is told; hashes in the manifest are made right."""
+    """Return a data set of two shards of which one file is what it is told; hashes in the manifest are made right."""
     def make(folder):
         folder /= 'data'
         entries = []
@@ -171,7 +171,7 @@ def _config(folder):
 
 
 def _use(loaded) -> None:
-    """What every stage does with a configuration before it works."""
+    """Do what every stage does with a configuration before it runs."""
     json.dumps(loaded.values).encode()
     loaded.data.files('train')
 
@@ -188,7 +188,7 @@ def _override(folder):
 
 
 def _pictures(folder):
-    """A training picture, stored and shown as a crop."""
+    """Return a training picture, stored and shown as a crop."""
     path = folder / 'input.jpg'
     settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1,
                                max_pixels=MAX_PIXELS)
@@ -212,7 +212,7 @@ def _pictures(folder):
 
 
 def _boxes(name: str, *seeds: bytes):
-    """What says where things are in a good picture."""
+    """Return the bounding-box annotation of a good image."""
     def make(folder):
         photo, path = folder / 'photo.jpg', folder / name
         photo.write_bytes(valid.picture('JPEG'))
@@ -235,7 +235,7 @@ def _classes(text: bytes, path: str):
 
 
 def _labels(name: str, *seeds: bytes):
-    """A text about classes, read as each of the kinds there are."""
+    """Return a text about classes, read as each of the kinds there are."""
     def make(folder):
         path = folder / name
 
@@ -254,7 +254,7 @@ def _labels(name: str, *seeds: bytes):
 
 
 def _pairs(folder):
-    """A pairs file, and the files it names, of which one person's are there."""
+    """Return a pairs file, and the files it names, of which one person's are there."""
     sample_people.write_people(str(folder), 1, 0, (128, 96))
     path, folders = folder / 'input_pairs.txt', pairs_files.folders(str(folder / 'train'))
 
@@ -274,7 +274,7 @@ def _pairs(folder):
 
 
 def _tryon(key: str):
-    """A good sample but for one of its files."""
+    """Return a good sample but for one of its files."""
     def make(folder):
         sample_people.write_people(str(folder), 1, 0, (128, 96))
         good = pairs_files.read(pairs_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')

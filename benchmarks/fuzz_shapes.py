@@ -32,7 +32,7 @@ DEEP = st.sampled_from([b'[', b'{"a":', b'(', b'- ', b'? ']).flatmap(
 
 
 def _places(value, found):
-    """Every (container, key) in a tree of JSON."""
+    """Return every (container, key) in a tree of JSON."""
     for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
         found.append((value, key))
         if isinstance(inner, dict | list):
@@ -138,7 +138,7 @@ def xml(seeds):
 
 
 def index(seeds):
-    """An .npy header that lies, before the right rows."""
+    """Return an .npy header that lies, before the right rows."""
     rows = seeds[0][-3 * 20:]
     shape = st.one_of(BIG.map(lambda n: (n,)), st.just((3,)), st.just((3, 1)), st.just(()), st.just('x'))
     descr = st.one_of(TEXT, st.sampled_from(['<u8', '|O', 'O', '<U9', '|V20', '<M8[ns]', [('offset', '<u8')] * 2]), ODD,
@@ -230,7 +230,7 @@ def png(seeds):
 
 
 def zipped(program: bytes) -> bytes:
-    """A file of PyTorch with this pickle, and a storage of six float32."""
+    """Return a file of PyTorch with this pickle, and a storage of six float32."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, 'w') as archive:
         for name, content in (('data.pkl', program), ('byteorder', b'little'), ('data/0', bytes(24))):
@@ -276,7 +276,7 @@ def _unvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def table_file(seeds):
-    """The index of a checkpoint whose entries lie, its checksums right."""
+    """Return the index of a checkpoint whose entries lie, its checksums right."""
     data = seeds[0]
     _, at = _unvarint(data, len(data) - 48)
     _, at = _unvarint(data, at)
@@ -331,7 +331,7 @@ def _rows(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _table(rows) -> bytes:
-    """A table of one block."""
+    """Return a table of one block."""
     out, handles = b'', []
     for block_rows in (rows, [], None):
         block_rows = [(rows[-1][0] + b'\xff', handles[0])] if block_rows is None else block_rows

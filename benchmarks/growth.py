@@ -44,9 +44,12 @@ VOCABULARY = 37_000
 
 
 class Study(NamedTuple):
-    """What is asked of a size. `cost` and `scale`: the unit of time shown, and how many there are in a second.
-    `theory`: what theory counts of a size, and in what. `memory`: whether a peak is of the work; those that wait beside
-    each other have it when they draw their weights."""
+    """A study of growth with size.
+
+    `cost` and `scale`: the unit of time shown, and how many there are in a second. `theory`: the predicted count for a
+    size, and its unit. `memory`: whether the peak is due to the work; processes that wait beside each other already
+    have it when they draw their weights.
+    """
     size: str
     cost: str
     scale: float
@@ -56,9 +59,11 @@ class Study(NamedTuple):
 
 
 def token_flops(length: float, of: transformer.Config | None = None) -> float:
-    """Operations of a training step for a pair of tokens: 6 a parameter, and those of attention's products, for every
-    query `length` keys and values in each of the encoder's one and the decoder's two attentions a layer. Without a
-    configuration of the base model."""
+    """Return the operations of a training step per pair of tokens, by default for the base model.
+
+    They are 6 per parameter, and attention's products: for every query `length` keys and values in each of the
+    encoder's one and the decoder's two attentions per layer.
+    """
     c = of or transformer.Config(vocab_size=VOCABULARY)
     assert c.d_k and c.d_v
     return transformer.flops_per_unit(c) + 6 * 3 * c.N * c.h * (c.d_k + c.d_v) * length
@@ -87,7 +92,7 @@ def pictures(sides: list[int], pixels: int) -> dict[int, str]:
 
 
 def units(commands: dict[int, str], rounds: int, seconds: float) -> dict:
-    """Rounds of work that is done again and again: size -> seconds a unit and MiB at most, in lists of one a round."""
+    """Round of work that is done again and again: size -> seconds a unit and MiB at most, in lists of one a round."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         sides = {}
         for size, command in commands.items():
@@ -101,7 +106,7 @@ def units(commands: dict[int, str], rounds: int, seconds: float) -> dict:
 
 
 def corpora(folder: pathlib.Path, lines: list[int], rounds: int, flags: list[str]) -> dict:
-    """The same of whole jobs; each takes as long as it takes."""
+    """Return the same of whole jobs; each takes as long as it takes."""
     kept: list[dict] = []
     dropped: list[dict] = []
     for size in lines:
@@ -139,7 +144,7 @@ def medians(result: dict, what: str) -> tuple[list[int], list[float]]:
 
 
 def markdown(name: str, result: dict) -> str:
-    """A table of sizes, and in sentences what was fitted."""
+    """Return a table of sizes, and in sentences what was fitted."""
     study, (sizes, times), (_, memory) = STUDIES[name], medians(result, 'seconds'), medians(result, 'mib')
     line, rounds = powers.line(sizes, times), len(next(iter(result['seconds'].values())))
     rows = [f'| {study.size} | {study.cost} | least to most | times the first | {study.counted}, times the first | '
@@ -163,13 +168,15 @@ def markdown(name: str, result: dict) -> str:
 
 
 def crossing(line: powers.Line) -> str:
-    """The size at which what grows costs as much as what does not."""
+    """Return the size at which what grows costs as much as what does not."""
     return f'{line.fixed / line.each:,.0f}' if line.each else 'no size'
 
 
 def draw(name: str, result: dict, path: str) -> None:
-    """Time, and memory where it is the work's, over size, all axes logarithmic, every round a dot; the dashed line is
-    theory's slope."""
+    """Draw time, and memory if it is due to the work, over size on logarithmic axes, with every round as a dot.
+
+    The dashed line has theory's slope.
+    """
     study = STUDIES[name]
     panels = 1 + study.memory
     figure = Figure(figsize=(5 * panels, 4.2), layout='constrained')

@@ -74,7 +74,7 @@ def until_started(child: subprocess.Popen, folder: pathlib.Path) -> float:
 
 
 def finish(stage: str, flags: list[str], folder: pathlib.Path) -> tuple[str, float]:
-    """Runs a stage to its end. Returns what it printed, and the seconds it worked."""
+    """Run a stage to its end. Returns what it printed, and the seconds it worked."""
     child = start(command(stage, flags), folder)
     begun = until_started(child, folder)
     code, printed = child.wait(), (folder / 'said').read_text()
@@ -84,7 +84,7 @@ def finish(stage: str, flags: list[str], folder: pathlib.Path) -> tuple[str, flo
 
 
 def kill_after(seconds: float, stage: str, flags: list[str], folder: pathlib.Path) -> bool:
-    """Starts a stage and kills its process group so long after it began. False: it had finished by then."""
+    """Start a stage and kills its process group so long after it began. False: it had finished by then."""
     child = start(command(stage, flags), folder)
     until_started(child, folder)
     try:
@@ -103,7 +103,7 @@ def kill_at(call: str, number: int, stage: str, flags: list[str], folder: pathli
 
 
 def calls_of_a_checkpoint(flags: list[str], folder: pathlib.Path) -> list[tuple[str, int]]:
-    """The calls that save the second checkpoint, each with how many of its name the main thread has made by then."""
+    """Return the calls that save the second checkpoint, each with the main thread's calls of its name until then."""
     log = folder / 'strace'
     start(['strace', '-y', '-s', '0', '-o', str(log), '-e', CALLS, *command('train', flags)], folder).wait()
     counts: collections.Counter = collections.Counter()
@@ -120,7 +120,7 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def result(stage: str, root: pathlib.Path) -> dict[str, str]:
-    """What a stage left, without the times and places that no two runs share: name -> digest or value."""
+    """Return a stage's outputs without times and places, which differ between runs: name -> digest or value."""
     if stage == 'push':
         return pushed(root)
     made = max(root.glob(f'{stage}/[0-9]*'), key=lambda path: int(path.name))
@@ -142,7 +142,7 @@ def result(stage: str, root: pathlib.Path) -> dict[str, str]:
 
 
 def pushed(root: pathlib.Path) -> dict[str, str]:
-    """Every version must be whole, and the newest be the exported model."""
+    """Return every version must be whole, and the newest be the exported model."""
     from pipelines.serving import pusher
     [destination] = [path for path in root.glob('serving/*') if not path.name.endswith('.kit')]
     files = [pusher.verify(version.path)['files'] for version in pusher.versions(str(destination))]
@@ -152,7 +152,7 @@ def pushed(root: pathlib.Path) -> dict[str, str]:
 
 
 def names(root: pathlib.Path) -> set[str]:
-    """All files and folders, without the numbers, times and random parts of their names."""
+    """Return all files and folders, without the numbers, times and random parts of their names."""
     varying = re.compile(r'(?<=/)[0-9]{1,12}(?=/|$)|(?<=\.lock-)\w+|(?<=tfevents\.).*')
     return {varying.sub('N', str(path.relative_to(root.parent))) for path in root.rglob('*')}
 
@@ -185,7 +185,7 @@ def point(stage: str, kill, whole: pathlib.Path, folder: pathlib.Path, flags: li
 
 
 def undisturbed(whole: pathlib.Path, flags: list[str], stages: list[str]) -> dict[str, float]:
-    """Runs every stage once, keeping the root before and after it. Returns the seconds each worked."""
+    """Run every stage once, keeping the root before and after it. Returns the seconds each worked."""
     seconds = {}
     (whole / 'root').mkdir(parents=True)
     for stage in STAGES[:max(map(STAGES.index, stages)) + 1]:

@@ -74,7 +74,7 @@ def batch_of(net: Net, trainer, rows: int) -> dict:
 
 
 def steps(name: str, rows: int, number: int, keys: list[str]) -> dict:
-    """Steps in this process: its peak in bytes, the first loss, seconds of processor time of the last step."""
+    """Step in this process: its peak in bytes, the first loss, seconds of processor time of the last step."""
     sys.path[:0] = [str(HERE / 'sides'), str(HERE.parent)]
     import trained
     net = NETS[name]
@@ -89,7 +89,7 @@ def steps(name: str, rows: int, number: int, keys: list[str]) -> dict:
 
 
 def measured(name: str, rows: int, number: int, keys: list[str]) -> dict:
-    """The same in a process of its own; no peak if it was killed for want of memory."""
+    """Return the same in a process of its own; no peak if it was killed for want of memory."""
     done = subprocess.run([sys.executable, '-W', 'ignore', __file__, '--step', name, str(rows), str(number), *keys],
                           stdout=subprocess.PIPE, text=True, env=os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3'})
     if done.returncode < 0:
@@ -100,7 +100,7 @@ def measured(name: str, rows: int, number: int, keys: list[str]) -> dict:
 
 
 def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) -> dict:
-    """The most rows whose peak, and MORE, is within `limit`; `small` is a number of rows and their peak."""
+    """Return the most rows whose peak, and MORE, is within `limit`; `small` is a number of rows and their peak."""
     def of(some):
         return measured(name, some, 1, keys)['peak'] * (1 + MORE)
     rows, peak = small[0], small[1] * (1 + MORE)

@@ -1,5 +1,4 @@
-"""Figure 9 of VITON-HD on made people: ALIAS normalisation against plain instance normalisation (VITON-HD*) where the
-warped garment leaves the body bare.
+"""Figure 9 of VITON-HD on generated people: ALIAS against instance normalisation where the garment leaves skin bare.
 
     python benchmarks/misalignment.py --out DIR
 
@@ -30,7 +29,7 @@ LEAST = 20  # misaligned pixels of a person that is counted
 
 
 def weights(examples: str, name: str, overrides: list[str], folder: str) -> tuple[config.Config, str]:
-    """A run of the one trainer, resumed or made. Returns its configuration and its weights."""
+    """Return a run of the one trainer, resumed or made. Returns its configuration and its weights."""
     resolved, path = config.load(name, overrides), os.path.join(folder, 'weights')
     if not tf.io.gfile.exists(f'{path}.index'):
         os.makedirs(folder, exist_ok=True)
@@ -75,7 +74,7 @@ def verdict(better: int, found: tuple[float, float, float]) -> str:
 
 
 def table(found: dict[str, np.ndarray]) -> list[dict]:
-    """A row a bin and measure. found: variant -> [seeds, people, 3]."""
+    """Return a row a bin and measure. found: variant -> [seeds, people, 3]."""
     pixels, rows = found['ALIAS'][0, :, 0], []
     people = np.flatnonzero(pixels >= LEAST)
     for name, chosen in zip(BINS, np.array_split(people[np.argsort(pixels[people])], len(BINS))):

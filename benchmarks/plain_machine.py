@@ -19,8 +19,11 @@ FEATURES = 4
 
 @dataclasses.dataclass
 class Moment:
-    """`keys` has a feature for every index, None where there is none; `thought` says for which of the choice's features
-    memory spoke, 1, and against which, -1."""
+    """A choice and its votes.
+
+    `keys` has a feature for every index, None where there is none; `thought` says whether memory voted for (1) or
+    against (-1) each of the choice's features.
+    """
     scene: tuple[int, ...]
     choice: int
     keys: list[int | None]
@@ -114,7 +117,7 @@ class PlainMachine:
 
 
 def lesson(machine: PlainMachine, other: Callable, begins: bool, position, keys: dict[int, int]) -> int:
-    """A game, at whose end a key is pressed.
+    """Return a game, at whose end a key is pressed.
 
     Args:
       other: (position, turn) -> move.
@@ -134,7 +137,7 @@ def lesson(machine: PlainMachine, other: Callable, begins: bool, position, keys:
 
 
 def number(position, game) -> int:
-    """A position as a number: heaps, or squares that hold a man of the other's, none, or an own one, are its digits."""
+    """Return a position as a number whose digits are heaps, or squares (the opponent's man, none, an own man)."""
     base, least = (game.highest + 1, 0) if isinstance(game, board_games.Nim) else (3, -1)
     return sum((man - least) * base ** place for place, man in enumerate(position))
 

@@ -71,7 +71,7 @@ def make_pairs(folder: pathlib.Path, split: str, count: int, seed: int, chunk: i
 
 
 def make(out: pathlib.Path, pairs: int) -> None:
-    """The pairs and a configuration for them, `scale.yaml`; made once for runs with other flags."""
+    """Make the pairs and their configuration, `scale.yaml`, once for runs with all flags."""
     out.mkdir(parents=True, exist_ok=True)
     (out / 'scale.yaml').write_text(CONFIG.format(folder=out.resolve()))
     made = out / f'made-{pairs}'
@@ -114,7 +114,7 @@ class Watch(threading.Thread):
 
 
 def prepare(out: pathlib.Path, flags: list[str]) -> tuple[Watch, float, pathlib.Path]:
-    """Runs the stage. Returns what was watched, its seconds and the examples it left."""
+    """Run the stage. Returns what was watched, its seconds and the examples it left."""
     root = out / f'root-{time.time_ns()}'
     child = subprocess.Popen([sys.executable, '-m', 'pipelines.prepare', '--config', str(out / 'scale.yaml'),
                               '--pipeline_root', str(root), *flags],
@@ -134,7 +134,7 @@ def prepare(out: pathlib.Path, flags: list[str]) -> tuple[Watch, float, pathlib.
 
 
 def check(examples: pathlib.Path, pairs: int, peak: int) -> list[str]:
-    """What is wrong, in words."""
+    """Return what is wrong, as sentences."""
     import tensorflow as tf
     manifest = json.loads((examples / 'manifest.json').read_text())
     wrong = [f'memory reached {peak / 2**20:,.0f} MiB'] if peak >= LIMIT else []

@@ -46,12 +46,12 @@ evaluate: {{thresholds: {{bleu: {{min: 0, max_drop: 100}}}}}}
 
 
 def version_numbers(destination: str) -> list[int]:
-    """What TensorFlow Serving would see, lowest first."""
+    """Return the versions TensorFlow Serving would see, lowest first."""
     return sorted(int(name) for name in os.listdir(destination) if name.isdecimal())
 
 
 def flaw(version: str) -> str | None:
-    """What is wrong with a version, by hashlib and its own record alone."""
+    """Return what is wrong with a version, by hashlib and its own record alone."""
     try:
         record = json.loads(pathlib.Path(version, 'landmark.json').read_bytes())
         found = {str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -65,12 +65,12 @@ def flaw(version: str) -> str | None:
 
 
 def over() -> bool:
-    """Whether standard input has ended, by which readers are told to stop."""
+    """Return whether standard input has ended, by which readers are told to stop."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def poll(destination: str) -> dict:
-    """Lists the folder without a pause."""
+    """List the folder without a pause."""
     seen: list[int] = []
     wrong, polls = [], 0
     while not over():
@@ -101,7 +101,7 @@ class Served:
 
 
 def serve(destination: str) -> dict:
-    """Loads every version that appears, one after the other, and never ceases to answer."""
+    """Load every version that appears, one after the other, and never ceases to answer."""
     wrong: list[str] = []
     asked = collections.Counter[str]()
     models: dict[str, str] = {}  # files -> answer
@@ -169,7 +169,7 @@ class Child:
 
 def sweep(pushers: list[Callable[[], object]], back: Callable[[], object], destination: str, pushes: int,
           draw: random.Random, log: str) -> dict:
-    """Pushes and rolls back until there were `pushes`; every run that nobody kills must leave one version more.
+    """Push and rolls back until there were `pushes`; every run that nobody kills must leave one version more.
 
     Args:
       pushers: push one model each, again if need be.

@@ -71,7 +71,7 @@ class Side:
             env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'PYTHONPATH': str(HERE.parent)})
 
     def say(self, line: str = '') -> dict:
-        """Raises RuntimeError: it has ended; what it said of that is on standard error."""
+        """Raise RuntimeError: it has ended; what it said of that is on standard error."""
         assert self._process.stdin and self._process.stdout
         if line:
             with contextlib.suppress(BrokenPipeError):  # it says nothing more then, either
@@ -110,8 +110,10 @@ def measure(side: Side, seconds: float) -> dict:
 
 
 def differences(answers: list[pathlib.Path]) -> list[float]:
-    """How far the others' answers are from the first, at most: inf where names or shapes differ. Of texts it is the
-    share that is not the same."""
+    """Return the largest difference of each other side's outputs from the first's; inf if names or shapes differ.
+
+    For texts it is the share that differs.
+    """
     first, *others = ({name: array for name, array in np.load(path).items()} for path in answers)
     return [max((_difference(first[name], value) for name, value in other.items()), default=np.inf)
             if other.keys() == first.keys() else np.inf for other in others]
@@ -124,8 +126,10 @@ def _difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def alternate(sides: dict[str, Side], rounds: int, seconds: float) -> tuple[list[dict], list[dict]]:
-    """Rounds in which every side has a turn, by name: the undisturbed, as many as asked for or as can be had, and the
-    disturbed."""
+    """Run rounds in which every side has a turn, by name; return undisturbed and disturbed rounds.
+
+    There are as many undisturbed rounds as requested, or as possible.
+    """
     kept: list[dict] = []
     dropped: list[dict] = []
     while len(kept) < rounds and len(dropped) < rounds:
@@ -135,7 +139,7 @@ def alternate(sides: dict[str, Side], rounds: int, seconds: float) -> tuple[list
 
 
 def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: float) -> dict:
-    """Makes all sides ready, compares their answers, and lets them work in turn."""
+    """Make all sides ready, compares their answers, and lets them work in turn."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         sides = {}
         for name, command in {**contest.sides, 'ceiling': 'ours_ceiling.py gemm'}.items():
@@ -181,7 +185,7 @@ def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
 
 
 def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
-    """A bar for each peer: our rate over its, a whisker from the worst to the best round, a tick to reach."""
+    """Draw a bar per peer: our rate over its rate, with a whisker from worst to best round and a tick at the target."""
     bars = [(work, peer) for work, result in found.items() for peer in result['ratios']]
     figure = Figure(figsize=(9, 1 + 0.42 * len(bars)), layout='constrained')
     axes = figure.subplots()

@@ -1,6 +1,6 @@
 """Seconds and memory of VITON-HD's chain, stage by stage, on random weights and pictures.
 
-    python benchmarks/try_on.py --height 1024 --width 768 --preset official
+python benchmarks/try_on.py --height 1024 --width 768 --preset official
 """
 import argparse
 import resource

@@ -1,4 +1,4 @@
-"""Raw data -> TFRecord shards with an index and a manifest -> batches. Knows nothing of models or stages."""
+"""Raw data -> TFRecord shards with an index and a manifest -> batches. Independent of models and stages."""
 import re
 
 _CONTROL = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
@@ -6,10 +6,10 @@ _LONGEST = 1500  # characters
 
 
 class UserError(Exception):
-    """A mistake only the user can mend: one sentence that names the file, key or value and the remedy.
+    """A mistake only the user can fix: one sentence that names the file, key or value and the remedy.
 
-    Commands print it without a traceback and leave with exit code 2. Whatever of a file's or flag's text is in it, it
-    is one line, of no more than 1,500 characters, and moves no terminal's cursor.
+    Commands print it without a traceback and exit with code 2. It is a single line of at most 1,500 characters without
+    control characters, even if it quotes a file or a flag.
     """
 
     def __str__(self) -> str:

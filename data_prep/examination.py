@@ -1,7 +1,7 @@
-"""Examination papers for a machine that learns by play: positions, and what a perfect player would do there.
+"""Examinations for a machine that learns by play: positions, and the moves of a perfect player.
 
-What is learned in play needs no training examples, so there are none. By the validation split teaching is followed, by
-the test split its result is judged; no position is in both.
+Play needs no training examples, so there are none. The validation split measures progress during teaching, the test
+split the result; no position is in both.
 """
 import dataclasses
 from collections.abc import Callable
@@ -23,13 +23,13 @@ _VALUES = {1: 'won', 0: 'drawn', -1: 'lost'}
 
 @dataclasses.dataclass
 class Config:
-    """Which game, with which `options` (see `board_games`), such as `{heaps: 3, highest: 5, most: 5}` of Nim.
+    """The game and its `options` (see `board_games`), such as `{heaps: 3, highest: 5, most: 5}` of Nim.
 
-    All positions of Nim and noughts and crosses in which there is something to choose are taken; of Go `count`
-    positions of random play, less those that repeat. `validation_fraction` of them are for validation, by a hash of the
-    position, and the others for the test.
+    Nim and noughts and crosses use every position that offers a choice; Go uses `count` positions of random play,
+    without repetitions. `validation_fraction` of them are for validation, chosen by a hash of the position, the others
+    for the test.
     """
-    game: Literal['nim', 'noughts', 'go'] = 'noughts'  # the game whose positions are asked
+    game: Literal['nim', 'noughts', 'go'] = 'noughts'  # the game whose positions are used
     options: dict[str, float] = dataclasses.field(default_factory=dict)
     count: int = 1000
     validation_fraction: float = 0.2
@@ -37,11 +37,11 @@ class Config:
     def __post_init__(self):
         board_games.make(self.game, self.options)
         if not 0 < self.validation_fraction < 1:
-            raise ValueError('validation_fraction must be between 0 and 1, for there is a test split too; it is '
+            raise ValueError('validation_fraction must be between 0 and 1, since the test split needs the rest; it is '
                              f'{self.validation_fraction}')
 
     def files(self, split: str) -> list[str]:
-        """None: positions follow from the rules."""
+        """Return no files, since positions follow from the rules."""
         del split
         return []
 
@@ -49,20 +49,20 @@ class Config:
 @dataclasses.dataclass
 class Input(InputConfig):
     """How positions become batches."""
-    rows: int | None = 256  # positions a batch
+    rows: int | None = 256  # positions per batch
 
     def __post_init__(self):
         if self.buckets or self.tokens:
-            raise ValueError('positions have no length: give rows, and neither buckets nor tokens')
+            raise ValueError('positions have no length; give rows, and neither buckets nor tokens')
 
 
 def decoder(folder: str, config: Input, training: bool) -> Callable:
-    """What makes a batch of records.
+    """Return the function that decodes a batch of records.
 
     Returns:
-      (serialized tf.Examples [n], length, seeds) -> `position` int32 [n, P], as the player to move sees it; `best` bool
-      [n, A], the choices of perfect play, and `value` int32 [n], to what they lead: 1 won, 0 drawn, -1 lost. `best` is
-      all false where nobody knows, as of Go, and `value` 0. So is all of an empty record.
+      (serialized tf.Examples [n], length, seeds) -> `position` int32 [n, P], from the view of the player to move;
+      `best` bool [n, A], the moves of perfect play; and `value` int32 [n], their result: 1 won, 0 drawn, -1 lost. If
+      perfect play is unknown, as in Go, `best` is all false and `value` 0. An empty record gives zeros.
     """
     del config, training
     game = assets(folder).rules()
@@ -79,7 +79,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class Assets:
-    """What a served model needs of the data: the game, and all of its options."""
+    """Parts of the data set a served model needs: the game and all of its options."""
     game: str
     options: dict[str, float]
 
@@ -88,18 +88,18 @@ class Assets:
 
 
 def assets(folder: str, config: Input | None = None) -> Assets:
-    """What a served model needs of the data set."""
+    """Return the parts of the data set a served model needs."""
     del config
     manifest = records.read_manifest(folder)
     return Assets(manifest['game'], manifest['options'])
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:
-    """Serialized tf.Examples as people and models see them.
+    """Convert serialized tf.Examples to model inputs and text for people.
 
     Returns:
-      What a model is asked, texts of positions; and text by column: `source`, the same; `target`, the best moves with a
-      space between, empty where nobody knows; `stage_of_game`; and `value`, won, drawn, lost or unknown.
+      Inputs of a model, texts of positions; and text by column: `source`, the same; `target`, the best moves separated
+      by spaces, empty if unknown; `stage_of_game`; and `value`, won, drawn, lost or unknown.
     """
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('source', 'target', 'stage_of_game')}
     features['value'] = tf.io.FixedLenFeature([], tf.int64, 2)

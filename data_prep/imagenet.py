@@ -1,6 +1,6 @@
-"""Labelled pictures: what one is, as files, as a tf.Example and as a batch (Krizhevsky et al. 2).
+"""Labelled images: their files, tf.Examples and batches (Krizhevsky et al. 2).
 
-The Beam job is in `image/job.py`, which alone needs Beam.
+The Beam job is in `image/job.py`, the only part that needs Beam.
 """
 import dataclasses
 import hashlib
@@ -24,33 +24,33 @@ TASK = 'image'
 JOB = 'data_prep.image.job'
 LABELS = 'labels.json'
 PIXELS = 'pixels.npz'
-SIDES = ('xmin', 'ymin', 'xmax', 'ymax')  # of boxes, in fractions of width and height
+SIDES = ('xmin', 'ymin', 'xmax', 'ymax')  # ends of a box, in fractions of width and height
 
 
 @dataclasses.dataclass
 class Config:
-    """Where the pictures are.
+    """Location of the images.
 
-    A split is a list of folders and tar archives (.tar, .tar.gz, .tgz) of class folders; a path may go on inside an
-    archive, to the folder that holds them: `cifar10_train.tar.gz/train`. A tar is taken for a folder called like it, so
-    `ILSVRC2012_img_train.tar`, a tar of a tar a class, is listed as it is, and so is Tiny ImageNet's folder, or its
-    `val` with `val_annotations.txt` in it. Where pictures lie in no class folders, as in `ILSVRC2012_img_val.tar`,
-    `validation_labels` (or `test_labels`) is a text with one class a line in the order of their names: its id or, with
-    `synsets` (`ILSVRC2012_devkit_t12.tar.gz/ILSVRC2012_devkit_t12/data/meta.mat` or a text of a WordNet id and a number
-    a line), ILSVRC's number; or it is Kaggle's LOC_val_solution.csv.
+    A split is a list of folders and tar archives (.tar, .tar.gz, .tgz) of class folders; a path may continue inside an
+    archive, to the folder that holds them: `cifar10_train.tar.gz/train`. A tar counts as a folder of its name. So
+    `ILSVRC2012_img_train.tar`, a tar with one tar per class, is listed as it is, and so is Tiny ImageNet's folder, or
+    its `val` with `val_annotations.txt` in it. For images without class folders, as in `ILSVRC2012_img_val.tar`,
+    `validation_labels` (or `test_labels`) is a text with one class per line in the order of their names: its id or,
+    with `synsets` (`ILSVRC2012_devkit_t12.tar.gz/ILSVRC2012_devkit_t12/data/meta.mat`, or a text with a WordNet id and
+    a number per line), ILSVRC's number; or it is Kaggle's LOC_val_solution.csv.
 
-    Of a split that lists nothing, `validation_fraction` or `test_fraction` of the training pictures are split off, by a
-    hash of class and file name. Classes are the training folders in alphabetical order, or the lines of `labels`;
-    `words` says what they are called (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal
-    VOC XML, as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` stands for all of it: scikit-learn's digits.
+    For a split without a list, `validation_fraction` or `test_fraction` of the training images are split off by a hash
+    of class and file name. Classes are the training folders in alphabetical order, or the lines of `labels`; `words`
+    gives their descriptions (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal VOC XML,
+    such as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by scikit-learn's digits.
 
-    JPEG is kept as it came if it is RGB or grey, unless `resize` asks for pictures with a shorter side of at most that;
-    PNG and CMYK become JPEG of quality 95. What is larger than `max_pixels` by its header is not decoded. Training
-    pictures that are also in validation or test, byte by byte, are counted, and filtered if `remove_duplicates`. A file
-    that is in two classes of a split is a dead letter, wherever it is.
+    A JPEG is kept unchanged if it is RGB or grey, unless `resize` reduces images to a shorter side of at most that; PNG
+    and CMYK become JPEG of quality 95. An image larger than `max_pixels` by its header is not decoded. Training images
+    that are also in validation or test, byte for byte, are counted, and filtered if `remove_duplicates`. A file that is
+    in two classes of a split is a dead letter in both.
     """
     samples: str = ''
-    folder: str = ''  # where relative paths of the lists below begin
+    folder: str = ''  # base of relative paths in the lists below
     train: list[str] = dataclasses.field(default_factory=list)  # folders and archives of class folders
     validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
     test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
@@ -71,25 +71,27 @@ class Config:
 
     def __post_init__(self):
         if not 0 <= self.max_dead_letters <= 1:
-            raise ValueError(f'max_dead_letters is a fraction of the pictures, 0 to 1; it is {self.max_dead_letters}')
+            raise ValueError(f'max_dead_letters is a fraction of the images, 0 to 1; it is {self.max_dead_letters}')
         if self.samples not in ('', 'digits'):
             raise ValueError(f'samples must be digits or empty; it is {self.samples!r}')
         if self.samples:
             if self.train or self.validation_fraction or self.test_fraction:
-                raise ValueError('samples come with their own validation and test pictures; leave out train, '
+                raise ValueError('samples come with their own validation and test images; leave out train, '
                                  'validation_fraction and test_fraction')
             return
         if not self.train:
-            raise ValueError('train must list folders or archives of class folders; for example --set '
+            raise ValueError('train must list folders or archives of class folders, for example --set '
                              'data.train=[photos]')
-        splits.check(self, 'folders or archives', 'pictures')
+        splits.check(self, 'folders or archives', 'images')
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name) if name else ''
 
     def files(self, split: str) -> list[str]:
-        """What a split is made of, below `folder` if one is given: of what lies in an archive, the archive; and class
-        folders, whose times tell what was added or removed."""
+        """Return a split's files, below `folder` if it is given: archives, and class folders.
+
+        The times of class folders reveal added and removed files.
+        """
         listed = getattr(self, split)
         if split == 'train':
             listed = [*listed, *self.boxes, *filter(None, (self.labels, self.words, self.synsets))]
@@ -103,23 +105,23 @@ class Config:
 
 @dataclasses.dataclass
 class Input(InputConfig):
-    """How pictures become batches.
+    """How images become batches.
 
-    A picture is rescaled until its shorter side is S, and of that a square of side `crop` is shown: in training
-    anywhere, otherwise in the middle. `scales` is S, or the least and the largest, between which it is drawn (Simonyan
-    & Zisserman 3.1); validation takes their mean. `square` cuts the picture to its central S x S first (Krizhevsky et
-    al. 2). Training mirrors half of the squares if `flip`, and moves all colours of one along the principal components
-    of the training set's, with `colour` for the deviation of alpha (4.1; 0 leaves them). `mean` is what is subtracted:
-    that of each `pixel`, the mean image filling what crops are taken from, or that of all pixels (`rgb`). The papers go
-    on with levels of 0 to 255; `standardise` divides them by the deviation of their colour, so that small nets can
-    learn at larger rates.
+    An image is rescaled until its shorter side is S, and a square of side `crop` is cut from it: at random in training,
+    otherwise from the middle. `scales` is S, or the least and largest S, between which it is drawn (Simonyan &
+    Zisserman 3.1); validation uses their mean. `square` first crops the image to its central S x S (Krizhevsky et al.
+    2). Training mirrors half of the squares if `flip`, and shifts the colours of a square along the principal
+    components of the training set's colours, with `colour` as the standard deviation of alpha (4.1; 0 disables it).
+    `mean` is subtracted: the mean image (`pixel`), scaled to the area crops are taken from, or the mean colour (`rgb`).
+    The papers use levels of 0 to 255; `standardise` divides them by the standard deviation of each colour, so that
+    small nets can train at larger rates.
 
-    With `boxes` a batch also tells where things are: of each square the box it shows most of, in the square's own
-    coordinates (Simonyan & Zisserman A.1). A box counts if `box_inside` of it is in the square: nets that slide over
-    whole pictures see other boxes better from elsewhere (Sermanet et al. 2014, who train on those that are half
-    inside). A picture without boxes stays in its batch, and whoever learns boxes passes it over.
+    With `boxes` a batch also has a bounding box for each square: the one of which the square shows most, in the
+    square's coordinates (Simonyan & Zisserman A.1). A box counts if at least `box_inside` of it is in the square: nets
+    that slide over whole images see other boxes better from elsewhere (Sermanet et al. 2014, who train on boxes at
+    least half inside). An image without boxes stays in its batch; losses of boxes ignore it.
     """
-    rows: int | None = 128  # images a batch
+    rows: int | None = 128  # images per batch
     crop: int = 224
     scales: list[int] = dataclasses.field(default_factory=lambda: [256])
     square: bool = False
@@ -136,19 +138,19 @@ class Input(InputConfig):
         if len(self.scales) not in (1, 2) or self.scales != sorted(self.scales):
             raise ValueError(f'scales must be one side or the least and the largest; it is {self.scales}')
         if self.scales[0] < self.crop:
-            raise ValueError(f'scales: a picture of {self.scales[0]} pixels has no room for a crop of {self.crop}')
+            raise ValueError(f'scales: an image of {self.scales[0]} pixels is smaller than crop {self.crop}')
         if self.buckets or self.tokens:
-            raise ValueError('pictures have no length: give rows, and neither buckets nor tokens')
+            raise ValueError('images have no length; give rows, and neither buckets nor tokens')
 
 
 def decoder(folder: str, config: Input, training: bool) -> Callable:
-    """What makes a batch of records.
+    """Return the function that decodes a batch of records.
 
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> `image` float32 [n, crop, crop, 3], less the mean, and
-      `label` int32 [n]; with `config.boxes` also `box` float32 [n, 4], its centre, width and height as
-      `augmentation.in_square` gives them, NaN where there is none. An empty record becomes zeros, label -1 and NaN. In
-      training every draw follows from the row's seed; otherwise nothing is drawn.
+      `label` int32 [n]; with `config.boxes` also `box` float32 [n, 4], its centre, width and height as in
+      `augmentation.in_square`, NaN if there is none. An empty record becomes zeros, label -1 and NaN. In training every
+      random draw follows from the row's seed; otherwise nothing is drawn.
     """
     view = _view(folder, config)
     features = {'image': tf.io.FixedLenFeature([], tf.string, ''), 'label': tf.io.FixedLenFeature([], tf.int64, -1),
@@ -174,7 +176,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
         batch = {'image': image, 'label': tf.cast(parsed['label'], tf.int32)}
         if config.boxes:
             boxes = tf.stack([parsed[side] for side in SIDES], -1)  # [n, k, 4]
-            boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)  # one there always is
+            boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)  # at least one row
             batch['box'] = tf.map_fn(lambda row: locate(*row), (tf.maximum(sizes, 1), seeds, boxes),
                                      fn_output_signature=tf.TensorSpec([4]))
         return batch
@@ -182,12 +184,12 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
 
 class Assets:
-    """What a served model needs of a data set: what its classes are, and how it shows a picture.
+    """Parts of the data set a served model needs: its classes, and how images are preprocessed.
 
     Attributes:
       names: class ids, in the order of labels.
-      descriptions: what they are called, or the ids.
-      scale: the shorter side of pictures in validation.
+      descriptions: descriptions of the classes, or the ids.
+      scale: shorter side of images in validation.
     """
 
     def __init__(self, folder: str, config: Input):
@@ -197,7 +199,7 @@ class Assets:
         self.scale = self._view.scale
 
     def picture(self, encoded: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
-        """A file, JPEG or PNG, as training crops see it before they are cut: float32 [h, w, 3], less the mean.
+        """Preprocess a JPEG or PNG file like training images before cropping: float32 [h, w, 3], less the mean.
 
         Args:
           encoded: a scalar string.
@@ -206,26 +208,28 @@ class Assets:
         return self._view.picture(encoded, size)
 
     def located(self, encoded: tf.Tensor, size: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same, and which part of the file's picture it is: float32 [4], its left, upper, right and lower end in
-        fractions of width and height."""
+        """Return the result of `picture`, and the part of the image it shows.
+
+        The part is float32 [4]: its left, upper, right and lower end in fractions of width and height.
+        """
         return self._view.located(encoded, size)
 
 
 def assets(folder: str, config: Input | None = None) -> Assets:
-    """What a served model needs of the data set.
+    """Return the parts of the data set a served model needs.
 
     Raises:
-      UserError: files of it are missing or altered.
+      UserError: its files are missing or altered.
     """
     return Assets(folder, config or Input())
 
 
 def examples(serialized: list[bytes]) -> tuple[list[bytes], dict[str, list]]:
-    """Serialized tf.Examples as people and models see them.
+    """Convert serialized tf.Examples to model inputs and columns for people.
 
     Returns:
-      What a model is asked, encoded pictures; and by column text, `target`, the class id, `file` and `kind`, and
-      numbers, `boxes`: of every box its `SIDES`, one after another.
+      Inputs of a model, encoded images; and by column text, `target`, the class id, `file` and `kind`, and numbers,
+      `boxes`: the `SIDES` of every box, one after another.
     """
     texts = {name: tf.io.FixedLenFeature([], tf.string, '') for name in ('image', 'class', 'file', 'kind')}
     sides = {side: tf.io.RaggedFeature(tf.float32) for side in SIDES}
@@ -244,11 +248,11 @@ def _view(folder: str, config: Input) -> augmentation.View:
 
 
 def _content(folder: str, name: str) -> bytes:
-    """A file of the data set, if it is as it was written."""
+    """Return a file of the data set after checking its hash."""
     path = os.path.join(folder, name)
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()
         if hashlib.sha256(content).hexdigest() == records.read_manifest(folder)['sha256'][name]:
             return content
-    raise UserError(f'{path} is missing or not what was written; run `python -m pipelines.prepare` again.')
+    raise UserError(f'{path} is missing or was changed. Run `python -m pipelines.prepare` again.')

@@ -1,7 +1,7 @@
-"""Treebanks: sentences and their constituency trees, as files, as tf.Examples and as batches (Vaswani et al. 6.3).
+"""Treebanks: files, tf.Examples and batches of sentences and their constituency trees (Vaswani et al. 6.3).
 
-A pair of wmt's, whose source is the words and whose target the linear form of the tree (`trees.py`), so that what
-trains and decodes is what translates. The Beam job is in `trees/job.py`, which alone needs Beam.
+A record is a pair as in wmt: its source is the words, its target the linear form of the tree (`trees.py`), so the code
+for translation also trains and decodes parsing. The Beam job is in `trees/job.py`, the only part that needs Beam.
 """
 import dataclasses
 import os
@@ -28,22 +28,22 @@ decoder, decode = wmt.decoder, wmt.decode
 
 @dataclasses.dataclass
 class Config(subwords.Config):
-    """Where the trees are and what of them is to be found.
+    """Location of the trees, and what is kept of them.
 
-    A split is a list of files in Penn Treebank brackets, one tree on one or several lines; of folders, of which every
-    file below that ends in .mrg, .parse, .prd, .psd, .ptb, .tree or .trees is read; of patterns, as
-    `wsj/0[2-9]/*.mrg`; and of archives (.tgz, .tar.gz, .tar), or what is in them: `wsj.tar.gz/wsj/23`. Any file may be
-    gzipped (.gz). `extra` is listed as the others and only learned from, as trees that other parsers made.
+    A split is a list of files in Penn Treebank brackets, one tree on one or several lines; of folders, in which every
+    file ending in .mrg, .parse, .prd, .psd, .ptb, .tree or .trees is read; of patterns such as `wsj/0[2-9]/*.mrg`; and
+    of archives (.tgz, .tar.gz, .tar) or paths inside them: `wsj.tar.gz/wsj/23`. Any file may be gzipped (.gz). `extra`
+    is a list like the others, used only for training, of trees made by other parsers.
 
-    Of a split that lists nothing, `validation_fraction` or `test_fraction` of the training trees are split off, whole
-    files by a hash of the name, or with `split_by: tree` single trees.
+    For a split without a list, `validation_fraction` or `test_fraction` of the training trees are split off: whole
+    files by a hash of the name, or single trees with `split_by: tree`.
 
-    `tags`: `XX` leaves no part of speech but punctuation's, `keep` all of them. `function_tags` keeps what labels say
-    beyond the phrase's kind, as `-SBJ`, which the score does not look at. `symbols` are the brackets' labels that are
-    one subword each; others are spelled. Training trees longer than `max_length` subwords, words or linear form, are
-    filtered, and those also in validation or test are counted, and filtered if `remove_duplicates`.
+    `tags`: `XX` keeps only the part-of-speech tags of punctuation, `keep` all of them. `function_tags` keeps the parts
+    of labels beyond the category, such as `-SBJ`, which the score ignores. `symbols` are the bracket labels that are
+    one subword each; others are spelled. Training trees longer than `max_length` subwords, in words or linear form, are
+    filtered; those also in validation or test are counted, and filtered if `remove_duplicates`.
     """
-    folder: str = ''  # where relative paths of the lists below begin
+    folder: str = ''  # base of relative paths in the lists below
     train: list[str] = dataclasses.field(default_factory=list)  # files, folders, patterns or archives of trees
     validation: list[str] = dataclasses.field(default_factory=list)  # as train; empty: validation_fraction of train
     test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
@@ -67,13 +67,17 @@ class Config(subwords.Config):
         if not 0 <= self.max_dead_letters <= 1:
             raise ValueError(f'max_dead_letters is a fraction of the trees, 0 to 1; it is {self.max_dead_letters}')
         if not self.train:
-            raise ValueError('train must list files, folders or archives of trees; for example --set '
+            raise ValueError('train must list files, folders or archives of trees, for example --set '
                              'data.train=[wsj.tar.gz/wsj]')
         splits.check(self, 'files, folders or archives', 'trees')
 
     def files(self, split: str) -> list[str]:
-        """What a split is made of: files, and of what lies in an archive, the archive. Elsewhere than on this machine
-        nothing is looked for: there it is folders, too, and for a pattern the folder it begins in."""
+        """Return a split's files; for a path inside an archive, the archive.
+
+        On other file systems nothing is looked up: there the result includes folders, and for a pattern the folder it
+          begins
+        in.
+        """
         from data_prep.trees import tree_files
         found = list[str]()
         for path in [*getattr(self, split), *(self.extra if split == 'train' else [])]:
@@ -84,17 +88,17 @@ class Config(subwords.Config):
 
 
 def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
-    """What a served parser needs of the data set: its subwords, and the way from linear forms to trees."""
+    """Return what a served parser needs: the subwords, and the conversion of linear forms to trees."""
     from data_prep.trees import tree_graph
     del config
     return tree_graph.Parser(wmt.subword_model(folder))
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:
-    """Serialized tf.Examples as people and models see them.
+    """Convert serialized tf.Examples to model inputs and text for people.
 
     Returns:
-      What a model is asked, the words; and all text by column: `source`, `target`, the tree in brackets, and `kind`.
+      Inputs of a model, the words; and text by column: `source`, `target`, the tree in brackets, and `kind`.
     """
     from data_prep.trees import tree_graph
     asked, columns = wmt.examples(serialized)

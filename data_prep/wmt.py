@@ -1,6 +1,6 @@
-"""Parallel text: what a pair of sentences is, as files, as a tf.Example and as a batch (Vaswani et al. 5.1).
+"""Parallel text: files, tf.Examples and batches of sentence pairs (Vaswani et al. 5.1).
 
-The Beam job is in `text/job.py`, which alone needs Beam.
+The Beam job is in `text/job.py`, the only part that needs Beam.
 """
 import dataclasses
 import hashlib
@@ -26,30 +26,30 @@ Input = InputConfig
 
 @dataclasses.dataclass
 class Config(subwords.Config):
-    """Where the pairs are and how they are cut.
+    """Location of the pairs, and their preparation.
 
     A split is a list of files: two by two, source and target line by line (`[a.en, a.de, b.en, b.de]`), or tables
-    ending in .tsv or .csv with the columns source, target and, if there is one, kind. Any may be gzipped (.gz). A
-    file ending in .sgm or .sgml is NIST's SGML, as WMT's test sets are, of which every `<seg>` is a line. A file
-    inside an archive (.tgz, .tar.gz, .tar) is named by a path that goes on inside it, as
+    ending in .tsv or .csv with the columns source, target and, optionally, kind. Any may be gzipped (.gz). A file
+    ending in .sgm or .sgml is NIST's SGML, the format of WMT's test sets; every `<seg>` is a line. A file inside an
+    archive (.tgz, .tar.gz, .tar) is named by a path that continues inside it, such as
     `training-parallel-europarl-v7.tgz/training/europarl-v7.de-en.en` or, gzipped inside a tar,
     `training-giga-fren.tar/giga-fren.release2.fixed.en.gz`.
 
-    With `header`, a table's first row is none of its pairs but names its columns, and `columns` may tell what source,
-    target and kind are made of: `{source: '{Instruction} {Input}', target: '{Response}'}`.
+    With `header`, a table's first row names its columns, and `columns` may define source, target and kind by templates:
+    `{source: '{Instruction} {Input}', target: '{Response}'}`.
 
-    Of a split that lists nothing, `validation_fraction` or `test_fraction` of the training pairs are split off, by a
-    hash of the source text: pairs of one source stay together.
+    For a split without a list, `validation_fraction` or `test_fraction` of the training pairs are split off by a hash
+    of the source text, so pairs with the same source stay together.
 
-    `samples: cldr` stands for files: the corpus `data_prep/text/samples.py` makes. Training pairs longer than
-    `max_length` subwords on either side are filtered; validation and test keep every pair. Training pairs that are also
-    in validation or test, exactly but for white space at the ends, are counted, and filtered if `remove_duplicates`
-    (the paper does not say that it did).
+    `samples: cldr` replaces files by the corpus of `data_prep/text/samples.py`. Training pairs longer than `max_length`
+    subwords on either side are filtered; validation and test keep every pair. Training pairs that are also in
+    validation or test, identical except for white space at the ends, are counted, and filtered if `remove_duplicates`
+    (the paper does not say whether it did).
     """
     samples: str = ''
-    source: str = 'en'  # language of the input, as ISO 639 names it
+    source: str = 'en'  # language of the input, by its ISO 639 code
     target: str = 'de'  # language of the output
-    folder: str = ''  # where relative paths of the lists below begin
+    folder: str = ''  # base of relative paths in the lists below
     train: list[str] = dataclasses.field(default_factory=list)  # files to train with
     validation: list[str] = dataclasses.field(default_factory=list)  # files to validate with
     test: list[str] = dataclasses.field(default_factory=list)  # files to test with
@@ -73,31 +73,31 @@ class Config(subwords.Config):
         if self.samples:
             return
         if not self.train:
-            raise ValueError('train must list files; for example --set data.train=[train.en,train.de]')
+            raise ValueError('train must list files, for example --set data.train=[train.en,train.de]')
         splits.check(self, 'files', 'pairs')
 
     def _check_columns(self):
         given = set(self.columns)
         if given and not (self.header and {'source', 'target'} <= given <= {'source', 'target', 'kind'}):
-            raise ValueError('columns, of tables with header: true, tells what source and target are (and kind), as '
+            raise ValueError('columns needs header: true and templates of source and target (and kind), such as '
                              "{source: '{Instruction} {Input}', target: '{Response}'}; "
                              f'header is {self.header} and columns names {", ".join(sorted(given))}')
         for part, template in self.columns.items():
             if not re.search(r'\{[^{}]+\}', template):
-                raise ValueError(f"columns.{part} {template!r} names no column; write it in braces, as '{{Response}}'")
+                raise ValueError(f"columns.{part} {template!r} names no column in braces, such as '{{Response}}'")
 
     def files(self, split: str) -> list[str]:
-        """The split's files, below `folder` if one is given; of what lies in an archive, the archive."""
+        """Return the split's files, below `folder` if one is given; for a path inside an archive, the archive."""
         paths = [archives.split(os.path.join(self.folder, file))[0] for file in getattr(self, split)]
         given = [self.subword_model] if split == 'train' and self.subword_model else []
         return list(dict.fromkeys([*paths, *given]))
 
 
 def decoder(folder: str, config: InputConfig, training: bool) -> Callable:
-    """What makes a batch of records; the same for training and evaluation. See `decode`.
+    """Return the function that decodes a batch of records, in training and evaluation; see `decode`.
 
     Raises:
-      UserError: the subwords are not those that the records are of.
+      UserError: the data set's subwords were changed after its records were made.
     """
     del config, training
     subword_model(folder)
@@ -105,9 +105,9 @@ def decoder(folder: str, config: InputConfig, training: bool) -> Callable:
 
 
 def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-    """Serialized tf.Examples [rows] -> `inputs` and `targets`, int32 [rows, length], 0 where there is no token.
+    """Decode serialized tf.Examples [rows] to `inputs` and `targets`, int32 [rows, length], with 0 as padding.
 
-    An empty record becomes a row of padding. Nothing is drawn, so `seeds` are not looked at.
+    An empty record becomes a row of padding. Nothing is random, so `seeds` are ignored.
     """
     del seeds
     features = {name: tf.io.RaggedFeature(tf.int64) for name in LENGTHS}
@@ -117,33 +117,33 @@ def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = N
 
 
 def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
-    """What a served model needs of the data set: the tokenizer it was made with."""
+    """Return what a served model needs of the data set: its tokenizer."""
     del config
     return subwords.Tokenizer(subword_model(folder))
 
 
 def subword_model(folder: str) -> bytes:
-    """The subwords a data set was made with, serialized.
+    """Return the subwords a data set was made with, serialized.
 
     Raises:
-      UserError: they are gone, or others.
+      UserError: they are missing or were changed.
     """
     path = os.path.join(folder, SUBWORDS)
     if not tf.io.gfile.exists(path):
-        raise UserError(f'{path} is missing; run `python -m pipelines.prepare` again.')
+        raise UserError(f'{path} is missing. Run `python -m pipelines.prepare` again.')
     with tf.io.gfile.GFile(path, 'rb') as file:
         model = file.read()
     if hashlib.sha256(model).hexdigest() != records.read_manifest(folder).get('vocabulary', {}).get('sha256'):
-        raise UserError(f'{path} is not the tokenizer this data set was made with (SHA-256 differs); restore it, or '
+        raise UserError(f'{path} is not the tokenizer this data set was made with (SHA-256 differs). Restore it, or '
                         'remove this data set and run `python -m pipelines.prepare` again.')
     return model
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:
-    """Serialized tf.Examples as people and models see them.
+    """Convert serialized tf.Examples to model inputs and text for people.
 
     Returns:
-      What a model is asked, the source lines; and all text by column: `source`, `target` and `kind`.
+      Inputs of a model, the source lines; and text by column: `source`, `target` and `kind`.
     """
     parsed = tf.io.parse_example(serialized, {name: tf.io.FixedLenFeature([], tf.string, '')
                                               for name in ('source', 'target', 'kind')})

@@ -64,19 +64,19 @@ FIRST = {}
 
 
 def only_once(app, what, name, obj, skip, options):
-    """A constant that a module assigns twice is shown once."""
+    """Return a constant that a module assigns twice is shown once."""
     del app, options
     return True if what == 'data' and FIRST.setdefault(name, obj) is not obj else skip
 
 
 def without_links_to_sources(app, name, source):
-    """A link to a file outside of docs/ leads somewhere in the repository only; here its text remains."""
+    """Reduce links to files outside of docs/ to their text, because they work only in the repository."""
     del app, name
     source[0] = re.sub(r'\[([^\]]+)\]\((?:\.\./)+(?!docs)[^)]*\)', r'\1', source[0])
 
 
 def hosts(app, exception):
-    """Lists links to other hosts, which are not fetched, and refuses a page that would fetch something by itself."""
+    """List links to other hosts, which are not fetched, and refuses a page that would fetch something by itself."""
     if exception or app.builder.format != 'html':
         return
     out, links = pathlib.Path(app.outdir), {}

@@ -34,7 +34,7 @@ def people(count: int = 5, size: tuple[int, int] = (256, 192)) -> None:
 
 
 def speed() -> None:
-    """The speed-ups of README's table as bars, as speed.svg."""
+    """Draw the speed-ups of README's table as bars, as speed.svg."""
     rows = re.findall(r'^\| ([^|]+) \| ([^|]+) \| (\d+\.\d\d) \(', (ROOT / 'README.md').read_text(), re.M)
     left, scale, step = 330, 150, 34
     height = step * len(rows) + 34

@@ -65,7 +65,7 @@ def pages() -> dict[str, str]:
 # Commands.
 
 def commands() -> str:
-    """A section for each module of `pipelines` that is a command: its docstring, usage and flags."""
+    """Return a section for each module of `pipelines` that is a command: its docstring, usage and flags."""
     parts = [NOTE, '# Commands', 'Every command answers `--help` at once. The flags of a stage are the same '
              'everywhere: `--config`, `--set`, `--pipeline_root` and `--explain`.']
     for name in sorted(landmark.commands()):
@@ -75,7 +75,7 @@ def commands() -> str:
 
 
 def parser_of(module: types.ModuleType) -> argparse.ArgumentParser:
-    """The parser that a command's `main` fills in."""
+    """Return the parser that a command's `main` fills in."""
     def stop(self, *args, **kwargs):
         raise _Parser(self)
     before = argparse.ArgumentParser.parse_known_args
@@ -143,12 +143,12 @@ def configuration(owned: dict) -> str:
 
 
 def keys_of(module: types.ModuleType, cls: str) -> type:
-    """A dataclass of a module, or of the one it names for serving."""
+    """Return a dataclass of a module, or of the one it names for serving."""
     return getattr(importlib.import_module(module.SERVING) if cls == 'Inference' else module, cls)
 
 
 def networks(module: types.ModuleType) -> dict[str, type]:
-    """The dataclasses of a model's parts that have keys of their own, as VITON-HD's three networks."""
+    """Return the dataclasses of a model's parts that have keys of their own, as VITON-HD's three networks."""
     package = module.__name__.rpartition('.')[0]
     return {name: importlib.import_module(f'{package}.{name}').Config for name in getattr(module, 'PARTS', ())}
 
@@ -158,7 +158,7 @@ def top_keys() -> list[str]:
 
 
 def keys(owner: type) -> list[Key]:
-    """The keys of a section's dataclass, in order.
+    """Return the keys of a section's dataclass, in order.
 
     Raises:
       ValueError: one has no meaning.
@@ -176,7 +176,7 @@ def keys(owner: type) -> list[Key]:
 
 
 def meanings(cls: type, names: set[str]) -> dict[str, str]:
-    """What the source of one class says of keys: comments beside fields before its docstring's sentences."""
+    """Return a class's descriptions of its keys: comments beside fields take precedence over docstring sentences."""
     source = textwrap.dedent(inspect.getsource(cls))
     lines, doc = source.splitlines(), ast.get_docstring(ast.parse(source).body[0]) or ''
     text, _, attributes = doc.partition('Attributes:')
@@ -211,7 +211,7 @@ def shown(value) -> str:
 
 
 def type_name(hint) -> str:
-    """A type in a user's words: `text or list of text`."""
+    """Return a type in a user's words: `text or list of text`."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return ' or '.join(f'`{shown(value)}`' if not isinstance(value, str) else f'`{value}`' for value in arguments)
@@ -227,7 +227,7 @@ def type_name(hint) -> str:
 # The run cards: the heads of the shipped configurations.
 
 def run_cards() -> str:
-    """The head of every shipped configuration, as a page."""
+    """Return the head of every shipped configuration, as a page."""
     parts = [NOTE, '# Shipped configurations', 'The head of each file: what it trains, the command, the data, the '
              'time and the figure to expect. `DIR` is the folder of the data.']
     for file in sorted(shipped.paths().values(), key=lambda file: file.stem):
@@ -241,7 +241,7 @@ def run_cards() -> str:
 # The schema.
 
 def schema(owned: dict) -> dict:
-    """A JSON Schema (draft 7, which editors know) of a configuration file."""
+    """Return a JSON Schema (draft 7, which editors know) of a configuration file."""
     definitions: dict[str, dict] = {}
     kinds = {'seed': 'integer', 'is_demo': 'boolean'}
     properties: dict[str, dict] = {
@@ -311,7 +311,7 @@ def plain(text: str) -> str:
 
 
 def prose(doc: str) -> str:
-    """A docstring as Markdown: indented blocks are commands, `Attributes:` are in the table."""
+    """Return a docstring as Markdown: indented blocks are commands, `Attributes:` are in the table."""
     text = inspect.cleandoc(doc).partition('Attributes:')[0].strip()
     blocks = []
     for block in re.split(r'\n\n+', text):

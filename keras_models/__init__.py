@@ -1,14 +1,13 @@
-"""The papers, one module each: `Config`, `build`, `loss_fn`, `optimizers`, `Inference`, `serving`. No files, no stages.
-"""
+"""The papers, one module each: `Config`, `build`, `loss_fn`, `optimizers`, `Inference`, `serving`."""
 import re
 
 
 class ModelError(ValueError):
-    """What a user asks of a model cannot be had of it: one sentence with the key, the value and the remedy."""
+    """Raised when a model cannot do what the configuration asks: a sentence with key, value and remedy."""
 
 
 def reason(error) -> str:
-    """What a tf.errors.OpError says is wrong, in a line, without where in the graph that was."""
+    """Return the message of a tf.errors.OpError on one line, without its location in the graph."""
     lines = [line for line in error.message.splitlines() if line and line[0] not in ' \t<'
              and not line.startswith(('Graph execution error', 'Detected at node', 'File '))]
     asserted = re.search(r'assertion failed: \[([^]]+)', error.message)

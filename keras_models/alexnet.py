@@ -23,8 +23,11 @@ from keras_models.image import classification
 
 
 class Convolution(NamedTuple):
-    """`apart`: its kernels see only the maps of their own tower. `bias`: the initial one (section 5). `stddev`: that
-    of its first weights, where it is not the configuration's."""
+    """A convolutional layer.
+
+    `apart`: its kernels see only the maps of their own tower. `bias`: initial value (section 5). `stddev`: of its
+    initial weights, if different from the configuration's.
+    """
     kernels: int
     size: int
     stride: int = 1
@@ -36,10 +39,10 @@ class Convolution(NamedTuple):
 
 
 class Net(NamedTuple):
-    """What a variant is made of: convolutions, then either locally connected layers or the three dense ones.
+    """Layers of a variant: convolutions, then either locally connected layers or the three dense ones.
 
-    `pad`: of the picture. `pooling`: whether pooling stays inside (VALID) or reaches over the edge (SAME). `smallest`:
-    the crop below which nothing is left.
+    `pad`: padding of the image. `pooling`: whether pooling stays inside (VALID) or reaches over the edge (SAME).
+    `smallest`: the smallest crop that leaves any maps.
     """
     convolutions: Mapping[str, Convolution]
     local: Mapping[str, Convolution]
@@ -52,8 +55,8 @@ class Net(NamedTuple):
 
 
 NETS = {
-    # Section 3.5. A nonlinearity follows every layer; local response normalization (3.3) and overlapping pooling (3.4)
-    # some. The first convolution gives figure 2's 55 x 55 from 227, so a crop of 224 is padded by 3.
+    # Section 3.5. A nonlinearity follows every layer; local response normalisation (3.3) and overlapping pooling (3.4)
+    # follow some. The first convolution gives figure 2's 55 x 55 from 227, so a crop of 224 is padded by 3.
     'imagenet': Net({
         'conv1': Convolution(96, 11, stride=4, normalised=True, pooled=True),
         'conv2': Convolution(256, 5, apart=True, bias=1.0, normalised=True, pooled=True),
@@ -62,7 +65,7 @@ NETS = {
         'conv5': Convolution(256, 3, apart=True, bias=1.0, pooled=True),
     }, {}, pad=(1, 2), pooling='VALID', smallest=64),
     # The four layers of 3.1 and 3.3, which footnote 3 leaves to cuda-convnet: layers-conv-local-11pct.cfg there. Its
-    # normalization came after the first pooling and over nine maps; here it is as 3.3 and 3.5 have it.
+    # normalisation came after the first pooling and over nine maps; here it follows 3.3 and 3.5.
     'cifar10': Net({
         'conv1': Convolution(64, 5, normalised=True, pooled=True, stddev=1e-4),
         'conv2': Convolution(64, 5, normalised=True, pooled=True, stddev=0.01),
@@ -72,7 +75,7 @@ NETS = {
     }, pad=(0, 0), pooling='SAME', smallest=1),
 }
 DENSE = 4096
-# Normal weights of deviation 0.01 leave half of this net at chance on small data, see `Config`.
+# With normal weights of deviation 0.01 this net stays at chance in half of the runs on small data, see `Config`.
 PRESETS: dict[str, dict] = {'paper': {}, 'own_data': {**rules.OWN_DATA, 'weights': 'glorot'}}
 NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896, 'conv5': 43_264, 'fc6': 4096,
            'fc7': 4096, 'fc8': 1000}  # figure 2's caption
@@ -80,14 +83,15 @@ NEURONS = {'conv1': 253_440, 'conv2': 186_624, 'conv3': 64_896, 'conv4': 64_896,
 
 @dataclasses.dataclass
 class Config(rules.Descent):
-    """The paper's net by default, or `variant: cifar10`, its small one, which has neither towers nor dropout.
+    """The paper's net by default, or `variant: cifar10`, its small one, without towers and dropout.
 
-    `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
-    `towers: 1`: every kernel sees all maps. `activation` and `normalisation` are what 3.1 and 3.3 compare. `weights:
-    normal` draws from N(0, stddev^2) and sets some biases to 1, as section 5; `glorot` is Glorot & Bengio's 2010,
-    with biases of 0: with those of 1, half this net was at chance for twenty classes after 400 steps at 0.002 to 0.03.
+    `classes` and `crop` default to the data's; `width` multiplies every channel count except the classes. `towers: 1`:
+    every kernel sees all maps. `activation` and `normalisation` are the alternatives compared in 3.1 and 3.3. `weights:
+    normal` draws from N(0, stddev^2) and sets some biases to 1, as in section 5; `glorot` is Glorot & Bengio's 2010
+    with biases of 0: with biases of 1, half of the runs were at chance for twenty classes after 400 steps at rates of
+    0.002 to 0.03.
     """
-    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's rules, or those that learn small data sets
+    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's training rules, or rules for small data sets
     variant: Literal['imagenet', 'cifar10'] = 'imagenet'
     classes: int | None = None
     crop: int | None = None
@@ -95,14 +99,14 @@ class Config(rules.Descent):
     towers: Literal[1, 2] = 2
     activation: Literal['relu', 'tanh'] = 'relu'
     normalisation: bool = True
-    dropout: float = 0.5  # share of the dense activations dropped in training
+    dropout: float = 0.5  # fraction of dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    stddev: float = 0.01  # of the normal distribution weights are drawn from
+    stddev: float = 0.01  # standard deviation of the normal initial weights
 
     def __post_init__(self):
         super().__post_init__()
         if self.crop and self.crop < self.net.smallest:
-            raise ValueError(f'crop {self.crop} leaves nothing for the last pooling; give {self.net.smallest} or more')
+            raise ValueError(f'crop {self.crop} leaves no maps for the last pooling; give {self.net.smallest} or more')
 
     @property
     def net(self) -> Net:
@@ -112,7 +116,7 @@ class Config(rules.Descent):
 class Towers(keras.layers.Layer):
     """Convolution, bias and nonlinearity on two towers that do not see each other's maps (section 3.2).
 
-    Split and joined here: Keras's `groups=2` took 2.4 times as long to train on a CPU.
+    Maps are split and joined explicitly, because Keras's `groups=2` took 2.4 times as long to train on a CPU.
     """
 
     def __init__(self, kernels: int, size: int, activation: str, weights, bias, name: str):
@@ -134,10 +138,10 @@ class Towers(keras.layers.Layer):
 
 
 class LocallyConnected(keras.layers.Layer):
-    """A convolution with kernels and biases of their own at every place, and the nonlinearity: cuda-convnet's `local`.
+    """A convolution with separate kernels and biases at every position, and the nonlinearity: cuda-convnet's `local`.
 
-    One matrix product a place. Keras's layer of that name takes no 'same' padding in this form, or one matrix of all
-    places by all places.
+    One matrix product per position. Keras's layer of that name lacks 'same' padding in this form, or multiplies by one
+    matrix over all pairs of positions.
     """
 
     def __init__(self, kernels: int, size: int, activation: str, weights, name: str):
@@ -157,7 +161,7 @@ class LocallyConnected(keras.layers.Layer):
 
 
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
-    """Every layer that has weights or draws, by name."""
+    """Return every layer with weights or randomness, by name."""
     c, net, made = config, config.net, []
     assert c.classes
     one = float(c.weights == 'normal')
@@ -184,8 +188,10 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
 
 
 def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
-    """[B, H, W, 3] -> the last pooling's maps [B, h, w, C * width]: 6 x 6 x 256 from 224 x 224, and in CIFAR-10's net
-    6 x 6 x 64 from 24 x 24."""
+    """Map [B, H, W, 3] to the last pooling's maps [B, h, w, C * width].
+
+    They are 6 x 6 x 256 from 224 x 224, and in CIFAR-10's net 6 x 6 x 64 from 24 x 24.
+    """
     net = config.net
     x = tf.pad(image, [[0, 0], net.pad, net.pad, [0, 0]])
     for name, each in net.convolutions.items():
@@ -198,14 +204,14 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
 
 
 def dense(layers: dict[str, keras.layers.Layer], config: Config, maps, seed=None, training: bool | None = False):
-    """Maps of a crop [B, side, side, C] -> logits [B, classes]. Nothing is dropped without a seed."""
+    """Map a crop's maps [B, side, side, C] to logits [B, classes]; without a seed nothing is dropped."""
     if not config.net.local:
         return three_dense_logits(layers, config, maps, seed, training)
     return layers['fc5'](_locals(layers, config, maps))
 
 
 def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """Maps of any size [B, h, w, C] -> the last hidden layer at every place, [B, h - side + 1, w - side + 1, units]."""
+    """Map [B, h, w, C] of any size to the last hidden layer, [B, h - side + 1, w - side + 1, units]."""
     if not config.net.local:
         return three_dense_activations(layers, config, maps)
     side, channels = layers[next(iter(config.net.local))].kernel.shape[0], maps.shape[-1]
@@ -215,19 +221,19 @@ def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
 
 
 def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """Maps of any size [B, h, w, C] -> logits at every place, [B, h - side + 1, w - side + 1, classes]."""
+    """Map [B, h, w, C] of any size to logits at every position, [B, h - side + 1, w - side + 1, classes]."""
     return layers['fc5' if config.net.local else 'fc8'](activations(layers, config, maps))
 
 
 def _locals(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """The locally connected layers: maps of a crop [B, side, side, C] -> [B, units]."""
+    """Apply the locally connected layers to a crop's maps: [B, side, side, C] -> [B, units]."""
     for name in config.net.local:
         maps = layers[name](maps)
     return tf.reshape(maps, [-1, math.prod(maps.shape[1:])])
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every layer's output, parameters and multiply-adds, in closed form."""
+    """Return every layer's output, parameters and multiply-adds, in closed form."""
     c, net, found = config, config.net, []
     assert c.crop and c.classes
     side, maps = c.crop + sum(net.pad), 3
@@ -249,7 +255,7 @@ def costs(config: Config) -> list[Cost]:
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """Figure 2, layer by layer, if this is the paper's net; its first neuron count fits no reading of the text."""
+    """Return figure 2, layer by layer, for the paper's net; its first neuron count fits no reading of the text."""
     if (config.variant, config.width, config.crop, config.classes) != ('imagenet', 1.0, 224, 1000):
         return None
     rows: list[tuple[str, ...]] = []
@@ -261,7 +267,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 
 
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Section 5. In CIFAR-10's net convolutions do not decay: so cuda-convnet's layer-params-conv-local-11pct.cfg."""
+    """Return section 5's optimizer; in CIFAR-10's net convolutions do not decay (layer-params-conv-local-11pct.cfg)."""
     spared = tuple(config.net.convolutions) if config.net.local else ()
     return {'classifier': rules.descent(config, spared)}
 

@@ -1,8 +1,8 @@
 """Localisation by VGG: 'Very Deep Convolutional Networks …' (Simonyan & Zisserman 2015, arXiv v6), appendix A.
 
-The last layer of a configuration of table 1 predicts where a thing is. What the appendix takes over from Sermanet et
-al. 2014, 'OverFeat', is taken from there: which boxes a net learns from (`data_prep.imagenet.Input`), and how many
-predictions become one (`boxes.py`).
+The last layer of a configuration of table 1 predicts the bounding box of an object. Parts that the appendix takes from
+Sermanet et al. 2014, 'OverFeat', follow that paper: which boxes a net is trained on (`data_prep.imagenet.Input`), and
+how predictions are merged (`boxes.py`).
 """
 import dataclasses
 from typing import Literal
@@ -14,39 +14,43 @@ from tensorflow import keras
 from keras_models import ModelError, vgg
 from keras_models.core import optimizers as rules
 from keras_models.image import boxes, classification
-from keras_models.image.classification import flops_per_unit, macs, parameters  # noqa: F401 (as a paper has them)
+from keras_models.image.classification import flops_per_unit, macs, parameters  # noqa: F401 (part of a paper's module)
 from keras_models.vgg import PRESETS, convolutions, dense, score_map  # noqa: F401
 
 THROUGHPUT_UNIT = classification.THROUGHPUT_UNIT
 TASKS, ENDS_IN_DENSE_LAYERS = ('image',), True
 SERVING, SCORER = 'keras_models.image.localiser', 'keras_models.image.box_scorer'
-STRIDE = 32  # pixels from one place of the dense view to the next: five poolings
+STRIDE = 32  # pixels between positions of the dense view: five poolings
 CORRECT = 0.5  # a box is right if it has more than this in common with a true one: ILSVRC's criterion
-WARM_START_NAMES = {'localiser': 'classifier'}  # a localisation net begins as a classifier did end
+WARM_START_NAMES = {'localiser': 'classifier'}  # a localisation net starts from a trained classifier
 LAST = 'fc8'
 
-# Table 8: percent of wrong boxes of the central crop for the right class, by what is fine-tuned and learned; S = 384.
+# Table 8: percentage of wrong boxes of the central crop for the right class, by fine-tuned layers and kind of box; S =
+# 384.
 TABLE_8: dict[tuple, float] = {('dense', 'shared'): 36.4, ('dense', 'per_class'): 34.3, ('all', 'per_class'): 33.1}
 
 
 @dataclasses.dataclass
 class Config(vgg.Config):
-    """A configuration of VGG whose last layer gives boxes: four numbers a class of which the right class's are taught
-    (`per_class`; PCR), or four for all (`shared`; SCR). `fine_tune: dense` leaves the convolutions as they began."""
-    boxes: Literal['per_class', 'shared'] = 'per_class'  # a box a class (PCR), or one for all (SCR)
+    """A configuration of VGG whose last layer predicts boxes.
+
+    `boxes`: four numbers per class, of which those of the right class are trained (`per_class`; PCR), or four for all
+    classes (`shared`; SCR). `fine_tune: dense` keeps the initial convolutions.
+    """
+    boxes: Literal['per_class', 'shared'] = 'per_class'  # one box per class (PCR), or one for all (SCR)
     fine_tune: Literal['all', 'dense'] = 'all'
-    learning_rate: float = 1e-3  # at the beginning
+    learning_rate: float = 1e-3  # initial learning rate
     monitor: Literal['box_error', 'loss'] = 'box_error'  # type: ignore[assignment]
 
 
 def _widened(config: Config) -> Config:
-    """The net as a classifier with as many outputs."""
+    """Return the configuration of a classifier with as many outputs."""
     assert config.classes
     return dataclasses.replace(config, classes=4 * (config.classes if config.boxes == 'per_class' else 1))
 
 
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
-    """As `vgg.layers`; those that are not to be fine-tuned are not trainable."""
+    """Return `vgg.layers`, with layers that are not fine-tuned frozen."""
     made = vgg.layers(_widened(config))
     for layer in made.values():
         layer.trainable = config.fine_tune == 'all' or not isinstance(layer, keras.layers.Conv2D)
@@ -54,12 +58,12 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
 
 
 def costs(config: Config):
-    """As `vgg.costs`."""
+    """Return the costs of `vgg.costs`."""
     return vgg.costs(_widened(config))
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """Table 8, if this net has the size of the paper's."""
+    """Return table 8, if this net has the size of the paper's."""
     if vgg.table(config) is None:
         return None
     nets = [dataclasses.replace(config, fine_tune=tuned, boxes=kind) for tuned, kind in TABLE_8]
@@ -69,40 +73,40 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 
 
 def build(config: Config) -> dict[str, keras.Model]:
-    """(image [B, crop, crop, 3], seed [2]) -> vectors [B, 4 * classes] or [B, 4], in sides of the crop."""
+    """Return the net: (image [B, crop, crop, 3], seed [2]) -> vectors [B, 4 * classes] or [B, 4], in crop sides."""
     return {'localiser': classification.over_crops(config, 'localiser')}
 
 
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """As the classifiers'."""
+    """Return the optimizer of the classifiers."""
     return {'localiser': rules.descent(config)}
 
 
 def of_classes(found: tf.Tensor, labels: tf.Tensor, config: Config) -> tf.Tensor:
-    """What a net gives, [B, …, 4 * classes] or [B, …, 4] -> those of each row's `labels` [B, k]: [B, …, k, 4]."""
+    """Select the boxes of each row's `labels` [B, k] from outputs [B, …, 4 * classes] or [B, …, 4]: [B, …, k, 4]."""
     found = tf.reshape(tf.cast(found, tf.float32), tf.concat([tf.shape(found)[:-1], [found.shape[-1] // 4, 4]], 0))
     return tf.gather(found, labels if config.boxes == 'per_class' else tf.zeros_like(labels), axis=-2, batch_dims=1)
 
 
 def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Config):
-    """Euclidean loss: half the squared distance of the predicted vector from the true one, in sides of the crop.
+    """Return the Euclidean loss: half the squared distance between predicted and true vector, in sides of the crop.
 
-    (The paper names no units; half, as in Caffe, which it was made with. In pixels the loss would be 50,000 times as
-    large, and the paper's rate of 10^-3 would not do.)
+    (The paper gives no units; the half is Caffe's, the paper's framework. In pixels the loss would be 50,000 times as
+    large, too large for the paper's rate of 10^-3.)
 
     Args:
-      batch: `image` [B, crop, crop, 3], `label` [B] and `box` [B, 4]; a row without a box, NaN, counts nothing.
+      batch: `image` [B, crop, crop, 3], `label` [B] and `box` [B, 4]; rows without a box, NaN, are ignored.
 
     Returns:
-      Losses and metrics, each name -> (sum, normaliser): beside the loss the fraction of boxes that are wrong, and the
-      mean intersection over union, both of the right class's.
+        Losses and metrics, each name -> (sum, normaliser): besides the loss the fraction of wrong boxes, and the mean
+        intersection over union, both for the right class.
 
     Raises:
       ModelError: the batch has no boxes.
     """
     if 'box' not in batch:
-        raise ModelError('keras_models.localisation learns from boxes, and the batches have none; '
-                         'set input.boxes: true.')
+        raise ModelError('keras_models.localisation needs boxes, but the batches have none. '
+                         'Set input.boxes: true.')
     true = batch['box']
     there = ~tf.math.is_nan(true[:, 0]) & (batch['label'] >= 0)
     label = tf.maximum(batch['label'], 0)[:, tf.newaxis]
@@ -118,10 +122,10 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
 
 
 def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
-    """Begins with a classification net ('trained on the same scales'; A.1), the last layer as it was drawn.
+    """Start from a classification net ('trained on the same scales'; A.1), except the last layer.
 
     Args:
-      weights: net -> variable's name, as `conv1_1/kernel` -> value, of the same configuration.
+      weights: net -> variable's name, such as `conv1_1/kernel` -> value, of the same configuration.
 
     Raises:
       ModelError: one is missing, or has another shape here.
@@ -132,7 +136,7 @@ def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.nda
 
 
 def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]:
-    """As `vgg.keras_weights`, all but the last layer's."""
+    """Read `vgg.keras_weights` without the last layer."""
     [found] = vgg.keras_weights(path, config).values()
     return {'localiser': {name: value for name, value in found.items() if not name.startswith(f'{LAST}/')}}
 

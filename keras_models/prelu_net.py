@@ -17,10 +17,9 @@ Variant = Literal[14, 30, 'A', 'B', 'C']
 
 
 def table_1(more: int = 0) -> list[str]:
-    """The small net; `more`: convolutions of 256 x 2 x 2 added (2.2: sixteen make 30 weight layers).
+    """Return the small net; `more`: added convolutions of 256 x 2 x 2 (2.2: sixteen make 30 weight layers).
 
-    The first convolution is not padded, which gives the maps of 36 x 36 and 18 x 18 of He & Sun 2014, whose model E
-    it is.
+    The first convolution is not padded, which gives the maps of 36 x 36 and 18 x 18 of model E in He & Sun 2014.
     """
     return ['7x7, 64, /2, pad 0', '3x3 maxpool, /3',
             *['2x2, 128'] * 4, '2x2 maxpool, /2',
@@ -29,19 +28,21 @@ def table_1(more: int = 0) -> list[str]:
 
 
 def table_3(each: int, filters: tuple[int, int, int]) -> list[str]:
-    """The large nets: `each` convolutions on maps of 56, 28 and 14; six in B and C, as their depth of 22 and their
-    complexity say."""
+    """Return the large nets: `each` convolutions on maps of 56, 28 and 14.
+
+    B and C have six, which follows from their depth of 22 and their complexity.
+    """
     first, second, third = ([f'3x3, {n}'] * each for n in filters)
     return ['7x7, 96, /2', '2x2 maxpool, /2', *first, '2x2 maxpool, /2', *second, '2x2 maxpool, /2', *third,
             'spp, {7, 3, 2, 1}', 'fc, 4096', 'fc, 4096']
 
 
-# A last dense layer, of the classes, follows in all.
+# All end in a further dense layer for the classes.
 VARIANTS: dict[Variant, list[str]] = {
     14: table_1(), 30: table_1(more=16),
     'A': table_3(5, (256, 512, 512)), 'B': table_3(6, (256, 512, 512)), 'C': table_3(6, (384, 768, 896))}
-# Table 3's complexity in 10^10 operations, and top-1 and top-5 error in percent: of 14 table 2's (10 views, PReLU by
-# channel), of 30 section 2.2's (ReLU), of A, B and C table 6's (several scales and views).
+# Table 3's complexity in 10^10 operations, and top-1 and top-5 error in percent: for 14 from table 2 (10 views, PReLU
+# by channel), for 30 from section 2.2 (ReLU), for A, B and C from table 6 (several scales and views).
 RESULTS: dict[Variant, tuple] = {
     14: (None, 32.64, 12.75), 30: (None, 38.56, 16.59), 'A': (1.90, 22.97, 6.28), 'B': (2.32, 22.85, 6.27),
     'C': (5.30, 21.59, 5.71)}
@@ -49,13 +50,13 @@ RESULTS: dict[Variant, tuple] = {
 
 PRESETS: dict[str, dict] = {'paper': {}, 'own_data': dict(rules.OWN_DATA)}
 
-# What a line of `layers` may be.
+# Notation of a line of `layers`.
 NOTATION = {'convolution': r'(\d+)x\1, (\d+)(?:, /(\d+))?(?:, pad (\d+))?', 'maxpool': r'(\d+)x\1 maxpool, /(\d+)',
             'spp': r'spp, \{(\d+(?:, ?\d+)*)\}', 'fc': r'fc, (\d+)'}
 
 
 class Step(NamedTuple):
-    """A convolution of `filters` filters, or a max-pooling (none); `pad`ded so much on every side."""
+    """A convolution of `filters` filters, or a max-pooling (0 filters), padded by `pad` on every side."""
     name: str
     size: int
     stride: int
@@ -64,7 +65,7 @@ class Step(NamedTuple):
 
 
 class Net(NamedTuple):
-    """`layers`, read. `levels`: bins a side of the spatial pyramid pooling. `units`: of the hidden dense layers."""
+    """A parsed net. `levels`: bins per side of the spatial pyramid pooling. `units`: of the hidden dense layers."""
     steps: list[Step]
     levels: list[int]
     units: list[int]
@@ -72,24 +73,25 @@ class Net(NamedTuple):
 
 @dataclasses.dataclass
 class Config(rules.Descent):
-    """The paper's net `variant`, or `layers` in the notation of the tables, without the last dense one: `3x3, 256` (its
-    stride `, /2`, its padding `, pad 0`), `2x2 maxpool, /2`, `spp, {7, 3, 2, 1}`, `fc, 4096`.
+    """The paper's net `variant`, or `layers` in the notation of its tables, without the last dense layer.
 
-    `classes` and `crop` are the data's when left empty; `width` multiplies every channel count but the classes.
-    `weights`: convolutions are drawn by (14), by (10), or as 2.2 reads Glorot and Bengio. `a`: what slopes begin with.
+    `layers` has lines such as `3x3, 256` (with stride `, /2`, padding `, pad 0`), `2x2 maxpool, /2`, `spp, {7, 3, 2,
+    1}` and `fc, 4096`. `classes` and `crop` default to the data's; `width` multiplies every channel count except the
+    classes. `weights`: initial weights of convolutions by (14), by (10), or by 2.2's reading of Glorot and Bengio. `a`:
+    initial slope.
     """
-    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's rules, or those that learn small data sets
-    max_drops: int = 2  # how often the learning rate is divided by `factor`
+    preset: Literal['paper', 'own_data'] = 'paper'  # the paper's training rules, or rules for small data sets
+    max_drops: int = 2  # most times the learning rate is divided by `factor`
     variant: Variant = 'A'
     layers: list[str] = dataclasses.field(default_factory=list)
     classes: int | None = None
     crop: int | None = None
     width: float = 1.0
-    # one slope a channel, one slope a layer, or no slope
+    # one slope per channel, one per layer, or none (ReLU)
     activation: Literal['prelu_channel', 'prelu_shared', 'relu'] = 'prelu_channel'
     a: float = 0.25
     weights: Literal['backward', 'forward', 'xavier'] = 'backward'
-    dropout: float = 0.5  # share of the dense activations dropped in training
+    dropout: float = 0.5  # fraction of dense activations dropped in training
 
     def __post_init__(self):
         super().__post_init__()
@@ -98,10 +100,10 @@ class Config(rules.Descent):
 
 
 def read(config: Config) -> Net:
-    """The net of a configuration.
+    """Parse the net of a configuration.
 
-    A 3 x 3 or 7 x 7 convolution is padded so that stride 1 keeps the size. For 2 x 2 no padding does: the first of a
-    stage has none, the second 1, and so on, which keeps it every other time and shifts nothing.
+    A 3 x 3 or 7 x 7 convolution is padded so that stride 1 keeps the size. No padding does so for 2 x 2: in each stage
+    the paddings alternate between 0 and 1, which keeps the size every other time without a shift.
 
     Raises:
       ValueError: a line is not in the tables' notation, or out of order.
@@ -130,12 +132,12 @@ def _line(line: str) -> tuple[str, tuple]:
     for kind, pattern in NOTATION.items():
         if match := re.fullmatch(pattern, line):
             return kind, match.groups()
-    raise ValueError(f'layers: {line!r} is not in the notation of the paper\'s tables, as 3x3, 256 or 7x7, 96, /2 or '
+    raise ValueError(f'layers: {line!r} is not in the notation of the paper\'s tables: 3x3, 256 or 7x7, 96, /2 or '
                      '2x2 maxpool, /2 or spp, {7, 3, 2, 1} or fc, 4096')
 
 
 def sides(net: Net, side: int) -> list[int]:
-    """Of a square picture's maps, after every step."""
+    """Return the sides of a square image's maps after every step."""
     found = [side]
     for step in net.steps:
         found.append((found[-1] + 2 * step.pad - step.size) // step.stride + 1)
@@ -143,7 +145,7 @@ def sides(net: Net, side: int) -> list[int]:
 
 
 class PReLU(keras.layers.Layer):
-    """Eq. (1): f(y) = max(0, y) + a min(0, y), with a learned for every channel, or one for all (`shared`)."""
+    """Eq. (1): f(y) = max(0, y) + a min(0, y), with a learned a per channel, or one for all channels (`shared`)."""
 
     def __init__(self, a: float, shared: bool, name: str):
         super().__init__(name=name)
@@ -154,13 +156,13 @@ class PReLU(keras.layers.Layer):
                                  initializer=keras.initializers.Constant(self.initial))
 
     def call(self, y):
-        """[..., C] -> the same."""
-        # -relu(-y) is min(0, y): a small net's step took 4% longer with tf.minimum, no less with a gradient by hand.
+        """Apply it to [..., C]."""
+        # -relu(-y) is min(0, y): with tf.minimum a small net's step took 4% longer; a manual gradient gained nothing.
         return tf.nn.relu(y) - self.a * tf.nn.relu(-y)
 
 
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
-    """Every layer that has weights or draws, by name."""
+    """Return every layer with weights or randomness, by name."""
     c, net, made = config, read(config), []
     a = 0.0 if c.activation == 'relu' else c.a
 
@@ -174,7 +176,7 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
             add(keras.layers.Conv2D(step.filters, step.size, step.stride, 'same' if _same(step) else 'valid',
                                     kernel_initializer=weights, name=step.name))
     for n, units in enumerate(net.units, 1):
-        # As in 2.2: smaller than (14) would have it, since pictures are not normalised.
+        # As in 2.2: smaller than by (14), because images are not normalised.
         add(keras.layers.Dense(units, kernel_initializer=initializers.fixed(0.01), name=f'fc{n}'))
         made.append(Dropout(c.dropout, f'fc{n}/dropout'))
     made.append(keras.layers.Dense(c.classes, kernel_initializer=initializers.fixed(0.001),
@@ -191,7 +193,7 @@ def _activated(layers: dict[str, keras.layers.Layer], name: str, x):
 
 
 def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
-    """[B, H, W, 3] -> the last convolution's activations [B, h, w, C]; 14 x 14 from 224 x 224 in A, B and C."""
+    """Map [B, H, W, 3] to the last convolution's maps [B, h, w, C]; 14 x 14 from 224 x 224 in A, B and C."""
     x = image
     for step in read(config).steps:
         if not step.filters:
@@ -204,15 +206,17 @@ def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
 
 
 def bins(side: int, n: int) -> list[tuple[int, int]]:
-    """Begin and end of the n bins of a side; neighbours overlap where n does not divide it (He et al. 2014, 'Spatial
-    Pyramid Pooling', appendix A: begins are rounded down, ends up)."""
+    """Return start and end of the n bins of a side; neighbours overlap if n does not divide it.
+
+    He et al. 2014, 'Spatial Pyramid Pooling', appendix A: starts are rounded down, ends up.
+    """
     return [(i * side // n, -(-(i + 1) * side // n)) for i in range(n)]
 
 
 def spp(maps, levels: list[int]):
-    """Spatial pyramid pooling: the largest value in each of n x n bins, for every level n.
+    """Pool over a spatial pyramid: the largest value in each of n x n bins, for every level n.
 
-    [B, side, side, C] -> [B, sum of n^2 * C].
+    Maps [B, side, side, C] to [B, sum of n^2 * C].
     """
     side, found = maps.shape[1], []
     for n in levels:
@@ -226,11 +230,11 @@ def spp(maps, levels: list[int]):
 
 
 def sliding_spp(maps, levels: list[int], side: int):
-    """`spp` of every side x side window of larger maps.
+    """Apply `spp` to every side x side window of larger maps.
 
-    A bin's values at all places of the window are one pooling of stride 1, shifted; bins of one size share it.
+    A bin's values at all positions of the window are a pooling of stride 1, shifted; bins of one size share it.
 
-    [B, h, w, C] -> [B, h - side + 1, w - side + 1, sum of n^2 * C].
+    Maps [B, h, w, C] to [B, h - side + 1, w - side + 1, sum of n^2 * C].
     """
     h, w = tf.shape(maps)[1] - side + 1, tf.shape(maps)[2] - side + 1
 
@@ -242,7 +246,7 @@ def sliding_spp(maps, levels: list[int], side: int):
 
 
 def _hidden(layers: dict[str, keras.layers.Layer], net: Net, x, seed=None, training: bool | None = False):
-    """The dense layers but the last, [..., bins * C] -> [..., units]; without any, the pyramid's bins."""
+    """Apply all dense layers but the last, [..., bins * C] -> [..., units]; without any, return the bins."""
     for n in range(len(net.units)):
         x = _activated(layers, f'fc{n + 1}', x)
         if seed is not None:
@@ -255,26 +259,28 @@ def _last(layers: dict[str, keras.layers.Layer], net: Net) -> keras.layers.Layer
 
 
 def dense(layers: dict[str, keras.layers.Layer], config: Config, maps, seed=None, training: bool | None = False):
-    """Square maps [B, side, side, C] -> logits [B, classes]. Nothing is dropped without a seed."""
+    """Map square maps [B, side, side, C] to logits [B, classes]; without a seed nothing is dropped."""
     net = read(config)
     return _last(layers, net)(_hidden(layers, net, spp(maps, net.levels), seed, training))
 
 
 def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """Maps of any size [B, h, w, C] -> the last hidden layer's activations for every window as large as a crop's maps
-    (14 x 14 in the paper), [B, h', w', units]."""
+    """Map [B, h, w, C] of any size to the last hidden layer for every window of a crop's size, [B, h', w', units].
+
+    A crop's maps are 14 x 14 in the paper.
+    """
     net = read(config)
     assert config.crop
     return _hidden(layers, net, sliding_spp(maps, net.levels, sides(net, config.crop)[-1]))
 
 
 def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
-    """'Testing': the same -> logits, [B, h', w', classes]; one where `dense` has one."""
+    """Map [B, h, w, C] of any size to logits, [B, h', w', classes] ('Testing'); a crop's maps give one position."""
     return _last(layers, read(config))(activations(layers, config, maps))
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every layer's output, parameters (slopes too) and multiply-adds, in closed form."""
+    """Return every layer's output, parameters (slopes too) and multiply-adds, in closed form."""
     c, net, maps, found = config, read(config), 3, []
     assert c.crop and c.classes
     slopes = {'prelu_channel': lambda n: n, 'prelu_shared': lambda n: 1, 'relu': lambda n: 0}[c.activation]
@@ -292,8 +298,7 @@ def costs(config: Config) -> list[Cost]:
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """The paper's nets, if this is one of them: weight layers, parameters, operations beside table 3's, and the errors
-    the paper found."""
+    """Return the paper's nets, if this is one of them: weight layers, parameters, operations, and errors."""
     if config.layers or (config.width, config.crop, config.classes) != (1.0, 224, 1000):
         return None
     rows: list[tuple[str, ...]] = []

@@ -1,8 +1,8 @@
-"""What a paper's module offers the pipelines: all functions and names they ask for, and what absence stands for.
+"""Interface of a paper's module: every function and name the pipelines use, and the defaults of optional ones.
 
 A paper is a module of plain functions. `ModelSpec` names them; it is filled in from the module once, when a
-configuration is read (`pipelines/core/roles.py`), and nothing else looks into the module by name.
-`docs/adding-a-paper.md` writes such a module from nothing.
+configuration is read (`pipelines/core/roles.py`), and nothing else looks up names in the module.
+`docs/adding-a-paper.md` writes such a module step by step.
 """
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ Task = Literal['text', 'tree', 'image', 'try_on', 'play']
 
 
 def offered(attribute: str, part: str = 'module', formerly: str = '', **default) -> Any:
-    """A field that is filled in from a part of the module.
+    """Return a field that is filled in from an attribute of a part of the module.
 
     Args:
       attribute: its name there.
-      part: the module itself, or the name by which it says where that part is.
-      formerly: the name it had before, which is refused.
-      default: `default` or `default_factory`, for what a paper may leave out.
+      part: the module itself, or the attribute that names another module.
+      formerly: its previous name, which is refused.
+      default: `default` or `default_factory`, for optional attributes.
     """
     return dataclasses.field(metadata={'attribute': attribute, 'part': part, 'formerly': formerly}, **default)
 
@@ -33,50 +33,49 @@ def _nothing(config) -> list:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """A paper, as the pipelines see it.
+    """Specification of a paper.
 
-    The module says:
+    Attributes of the module:
       name, title: the module, and the first line of its docstring, which names the paper.
-      tasks: TASKS, the kinds of data whose batches it learns from.
-      unit: THROUGHPUT_UNIT, what its rate counts, in the plural: that of the first loss's normaliser.
-      config: Config, a dataclass of the keys of `model`. A key that is None by default takes the data's of that name.
+      tasks: TASKS, the kinds of data it can be trained on.
+      unit: THROUGHPUT_UNIT, what its rate counts, in the plural: the unit of the first loss's normaliser.
+      config: Config, a dataclass of the keys of `model`. A key with default None takes the data's value of that name.
       build: (config) -> nets by name.
       loss_fn: (nets, batch, seed, training, config) -> losses and metrics, each name -> (sum, normaliser). `losses[k]`
-        moves the trainable variables of `nets[k]` alone. None for what `stages` has learn otherwise.
-      optimizers: (config) -> optimizers by the names of the nets that learn. None likewise.
-      metrics: METRICS, those of `pipelines/evaluation/metrics.py` that evaluation computes, the one shown by slice
-        last; empty if the data or the scorer has its own.
+        updates only the trainable variables of `nets[k]`. None if a stage of `stages` trains the model.
+      optimizers: (config) -> optimizers by the names of the trained nets. None likewise.
+      metrics: METRICS, names of `pipelines/evaluation/metrics.py` to evaluate, the one shown by slice last; empty if
+        the data or the scorer has its own.
       presets: PRESETS, values of several keys at once, by the value of the key `preset`.
       preset_values: (config) -> what the presets of several networks change, for `--explain`: preset or 'this run' ->
-        key -> value; None where `presets` says it all.
-      stages: STAGE_OVERRIDES, the stage that takes another's place: {'train': 'educate'}.
-      discriminators: (config) -> nets that learn beside those of `build` and are neither exported nor asked.
-      frozen: (config) -> nets that losses ask and nothing trains.
-      files: (config) -> the files `frozen` reads, looked for before anything runs.
-      notes: (config) -> sentences for the report about how this configuration differs from the paper.
+        key -> value; None if `presets` is complete.
+      stages: STAGE_OVERRIDES, stages that replace others: {'train': 'educate'}.
+      discriminators: (config) -> nets trained beside those of `build`, but neither exported nor served.
+      frozen: (config) -> nets that losses use and nothing trains.
+      files: (config) -> the files `frozen` reads, checked before anything runs.
+      notes: (config) -> sentences for the report on how this configuration differs from the paper.
       pictures: (nets, batch, config) -> uint8 images [B, H, W, 3] for TensorBoard; None draws nothing.
-      parameters: (config) -> how many, in closed form; None leaves it out of `--explain`.
-      flops_per_unit: (config) -> training operations a unit; None likewise.
-      costs, macs: (config) -> layers with their operations, and their multiply-adds together; what plots of cost need.
+      parameters: (config) -> number of parameters, in closed form; None leaves it out of `--explain`.
+      flops_per_unit: (config) -> training operations per unit; None likewise.
+      costs, macs: (config) -> layers with their operations, and the sum of their multiply-adds; for plots of cost.
       table: (config) -> header and rows of the paper's own table, for `--explain`; None if this is not its net.
-      warm_start: warm_start, (nets, weights) sets nets from weights of another net of the paper; None takes none.
-      warm_start_names: WARM_START_NAMES, what a net was called there.
-      weight_readers: weight_readers, readers of others' files by suffix: (path, config) -> net -> name -> array.
+      warm_start: warm_start, (nets, weights) starts nets from weights of another net of the paper; None if unsupported.
+      warm_start_names: WARM_START_NAMES, a net's name in those weights.
+      weight_readers: weight_readers, readers of foreign files by suffix: (path, config) -> net -> name -> array.
       dense_layers_apart: ENDS_IN_DENSE_LAYERS, whether its nets are convolutions that end in dense layers, so that
         `train.dense_layers: one_device` can keep those on one device.
-      check_game: (config, game, options) refuses another game than the data set's; for what plays.
+      check_game: (config, game, options) refuses a game other than the data set's; for models that play.
 
-    The module that `SERVING` names says how a trained model is asked:
+    Attributes of the module that `SERVING` names:
       inference: Inference, a dataclass of the keys of `inference`, with `describe()` for the model card.
-      serving: (nets, config, inference, assets, jit) -> the tf.Module that is exported, with `signatures()`.
-      predict: (loaded model, inputs, batch_size, jit) -> a dict of answers an input.
-      check: (config, inference) refuses what could not be exported or asked.
-      exported_models: EXPORTED_MODELS, keys of `inference` that name exported models; they become parts of the one
-        that is exported.
-      max_concurrent_batches: MAX_CONCURRENT_BATCHES, batches that `predict` computes at the same time on a CPU.
+      serving: (nets, config, inference, assets, jit) -> the exported tf.Module, with `signatures()`.
+      predict: (loaded model, inputs, batch_size, jit) -> a dict of outputs per input.
+      check: (config, inference) refuses settings that cannot be exported or served.
+      exported_models: EXPORTED_MODELS, keys of `inference` that name exported models; they become parts of the export.
+      max_concurrent_batches: MAX_CONCURRENT_BATCHES, batches that `predict` computes concurrently on a CPU.
 
-    The module that `SCORER` names has a `Scorer` (see `Scorer`), for answers that no metric of
-    `pipelines/evaluation/metrics.py` compares; empty for all others.
+    The module that `SCORER` names has a `Scorer` (see `Scorer`), for outputs that no metric of
+    `pipelines/evaluation/metrics.py` compares; empty otherwise.
     """
     name: str
     title: str
@@ -117,15 +116,15 @@ class ModelSpec:
 
 
 class Scorer(Protocol):
-    """Compares a model's answers with what is true, example by example: the `Scorer` of a module named by SCORER.
+    """Compare a model's outputs with the ground truth, example by example: the `Scorer` of the module SCORER names.
 
-    Made of the files `evaluate.networks` names and the model's configuration.
+    It is created from the files of `evaluate.networks` and the model's configuration.
 
     Attributes:
-      CORPUS: the metrics of all examples together; the others are means over examples.
-      names: the metrics it gives, the one shown by slice last.
-      missing: those it cannot give, each with a sentence that says what it needs.
-      pictures: of the first examples, what is shown of each: name -> PNG.
+      CORPUS: metrics over all examples together; the others are means over examples.
+      names: all its metrics, the one shown by slice last.
+      missing: metrics it cannot compute, each with a sentence on what it needs.
+      pictures: images of the first examples: name -> PNG.
     """
     CORPUS: tuple[str, ...]
     names: tuple[str, ...]
@@ -133,13 +132,13 @@ class Scorer(Protocol):
     pictures: list[dict[str, bytes]]
 
     def __call__(self, model, inputs: list, rows: list[dict]) -> list[dict]:
-        """Returns the metrics of each example, or its `error`."""
+        """Return the metrics of each example, or its `error`."""
 
     def corpus(self) -> dict[str, float]:
-        """Returns the metrics of `CORPUS`."""
+        """Return the metrics of `CORPUS`."""
 
     def slices(self) -> list[dict]:
-        """Returns what each example belongs to by what the model made of it; empty for nothing."""
+        """Return the slices of each example that depend on the model's outputs; empty if there are none."""
 
     def protocol(self) -> dict[str, str]:
-        """Returns in words how each metric was computed."""
+        """Describe how each metric was computed."""

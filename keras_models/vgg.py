@@ -26,7 +26,7 @@ from keras_models.weights import h5_file
 
 Variant = Literal['A', 'A-LRN', 'B', 'C', 'D', 'E']
 
-# Table 1, a configuration a column. All end in FC-4096, FC-4096, FC-1000 (here: the number of classes) and soft-max.
+# Table 1's columns. All end in FC-4096, FC-4096, FC-1000 (here: the number of classes) and soft-max.
 TABLE_1: dict[Variant, str] = {
     'A': '''conv3-64 maxpool
             conv3-128 maxpool
@@ -60,44 +60,46 @@ TABLE_1: dict[Variant, str] = {
             conv3-512 conv3-512 conv3-512 conv3-512 maxpool''',
 }
 DENSE = 4096
-# Table 2, millions of parameters, and table 3's best row: top-1 and top-5 error in percent at one scale.
+# Table 2's millions of parameters, and table 3's best row: top-1 and top-5 error in percent at one scale.
 RESULTS: dict[Variant, tuple] = {
     'A': (133, 29.6, 10.4), 'A-LRN': (133, 29.7, 10.5), 'B': (133, 28.7, 9.9), 'C': (134, 27.3, 8.8),
     'D': (138, 25.6, 8.1), 'E': (144, 25.5, 8.0)}
 
-# 'Zero mean and 10^-2 variance' (3.1) is a deviation of 0.1, from which nothing can be learned: A's first loss is near
-# 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then it is ln 1000.
-# `glorot` is what the authors found to need no net A to begin with.
+# 'Zero mean and 10^-2 variance' (3.1) is a standard deviation of 0.1, with which nothing is learned: A's first loss is
+# near 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then the loss is ln 1000. With `glorot`, the authors
+# found later, deep nets need not start from net A.
 PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01},
                             'own_data': {**rules.OWN_DATA, 'weights': 'glorot'}}
 
-# A's first four convolutions stand where the deeper nets have these, of the same sizes; and its dense layers (3.1).
+# Layers of deeper nets that take the place of A's first four convolutions, of equal size; and the dense layers (3.1).
 FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
 
 
 @dataclasses.dataclass
 class Config(rules.Descent):
-    """Configuration `variant` of table 1. `classes` and `crop` are the data's when left empty; `width` multiplies every
-    channel count but the classes. `weights: normal` draws from N(0, stddev^2); `glorot` is what the authors found
-    later to need no pre-initialisation."""
-    # paper, the settings of the published code, or those that learn small data sets
+    """Configuration `variant` of table 1.
+
+    `classes` and `crop` default to the data's; `width` multiplies every channel count except the classes. `weights:
+    normal` draws from N(0, stddev^2); with `glorot`, the authors found later, no pre-initialisation is needed.
+    """
+    # the paper's settings, those of the published code, or settings for small data sets
     preset: Literal['paper', 'official', 'own_data'] = 'paper'
     variant: Variant = 'D'
     classes: int | None = None
     crop: int | None = None
     width: float = 1.0
-    dropout: float = 0.5  # share of the dense activations dropped in training
+    dropout: float = 0.5  # fraction of dense activations dropped in training
     weights: Literal['normal', 'glorot'] = 'normal'
-    stddev: float = 0.1  # of the normal distribution weights are drawn from
+    stddev: float = 0.1  # standard deviation of the normal initial weights
 
     def __post_init__(self):
         super().__post_init__()
         if self.crop and self.crop < 32:
-            raise ValueError(f'crop {self.crop} leaves nothing after five poolings; give 32 or more')
+            raise ValueError(f'crop {self.crop} leaves no maps after five poolings; give 32 or more')
 
 
 def steps(config: Config) -> Iterator[tuple[str, int, int]]:
-    """The column of table 1 as (name, size, channels): conv1_1 …, in between `LRN` and `maxpool`, of no channels."""
+    """Yield the column of table 1 as (name, size, channels): conv1_1 …, and `LRN` and `maxpool` with 0 channels."""
     stage, number = 1, 0
     for word in TABLE_1[config.variant].split():
         if word.startswith('conv'):
@@ -111,7 +113,7 @@ def steps(config: Config) -> Iterator[tuple[str, int, int]]:
 
 
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
-    """Every layer that has weights or draws, by name."""
+    """Return every layer with weights or randomness, by name."""
     c = config
     assert c.classes
 
@@ -124,7 +126,7 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
 
 
 def convolutions(layers: dict[str, keras.layers.Layer], config: Config, image):
-    """[B, H, W, 3] -> the last pooling's maps [B, H/32, W/32, 512 * width], rounded down."""
+    """Map [B, H, W, 3] to the last pooling's maps [B, H/32, W/32, 512 * width], rounded down."""
     x = image
     for name, *_ in steps(config):
         if name == 'maxpool':
@@ -140,12 +142,13 @@ dense, score_map, activations = three_dense_logits, three_dense_score_map, three
 
 
 def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.ndarray]]) -> None:
-    """Pre-initialisation (3.1): the first four convolutional layers and the last three dense ones become net A's; the
-    layers in between stay as they were drawn.
+    """Pre-initialise (3.1) the first four convolutional and the last three dense layers from net A.
+
+    The layers in between keep their random weights.
 
     Args:
-      nets: of a deeper configuration, as `build` makes them.
-      weights: net -> variable's name, as `conv1_1/kernel` -> value, of configuration A; others are passed over.
+      nets: of a deeper configuration, as returned by `build`.
+      weights: net -> variable's name, such as `conv1_1/kernel` -> value, of configuration A; others are ignored.
 
     Raises:
       ModelError: one is missing, or has another shape here: another width, crop or number of classes.
@@ -155,27 +158,27 @@ def warm_start(nets: dict[str, keras.Model], weights: dict[str, dict[str, np.nda
 
 
 def take_over(variables: list[tf.Variable], weights: dict[str, np.ndarray], remedy: str) -> None:
-    """Sets variables to the weights of their names; raises as `warm_start`, and then none was set."""
+    """Assign weights to variables by name; raises as `warm_start`, before any is assigned."""
     ours = {variable.name.split(':')[0]: variable for variable in variables}
     for name, variable in ours.items():
         found, shape = weights[name].shape if name in weights else 'nothing', tuple(variable.shape)
         if found != shape:
-            raise ModelError(f'{name} has shape {shape} here, and the weights to start from hold {found}; {remedy}')
+            raise ModelError(f'{name} has shape {shape} here, but the initial weights have {found}; {remedy}')
     for name, variable in ours.items():
         variable.assign(weights[name])
 
 
 def keras_weights(path: str, config: Config) -> dict[str, dict[str, np.ndarray]]:
-    """Reads the .h5 weight files Keras Applications publishes for VGG16 (here D) and VGG19 (E).
+    """Read the .h5 weight files Keras Applications publishes for VGG16 (here D) and VGG19 (E).
 
-    Those take BGR pictures less their mean. Here the first kernels' channels are turned round, so that RGB pictures
-    less the same mean (123.68, 116.779, 103.939) get the same answer. Nothing in the file is executed.
+    Those networks take BGR images less their mean. The first kernels' channels are reversed here, so that RGB images
+    less the same mean (123.68, 116.779, 103.939) give the same outputs. Nothing in the file is executed.
 
     Returns:
-      net -> variable's name, as `conv1_1/kernel` -> value, all that the net has.
+      net -> variable's name, such as `conv1_1/kernel` -> value, for all variables of the net.
 
     Raises:
-      ModelError: the file is none, or is of another net: expected and found are listed.
+      ModelError: it is not such a file, or is of another net: expected and found shapes are listed.
     """
     theirs = {name: f'block{name[4]}_conv{name[6:]}' for name, _, channels in steps(config) if channels}
     theirs |= {'fc6': 'fc1', 'fc7': 'fc2', 'fc8': 'predictions'}
@@ -195,7 +198,7 @@ weight_readers = {'.h5': keras_weights}
 
 
 def _shapes(config: Config) -> dict[str, list[tuple[int, ...]]]:
-    """Layer -> the shapes of its kernel and bias."""
+    """Return layer -> shapes of its kernel and bias."""
     maps, found = 3, {}
     for name, size, channels in steps(config):
         if channels:
@@ -211,7 +214,7 @@ def _listed(shapes: dict[str, list[tuple[int, ...]]], layers: list[str]) -> str:
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every layer's output, parameters and multiply-adds, in closed form."""
+    """Return every layer's output, parameters and multiply-adds, in closed form."""
     c, maps, found = config, 3, []
     assert c.crop and c.classes
     side = c.crop
@@ -227,8 +230,10 @@ def costs(config: Config) -> list[Cost]:
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """Tables 2 and 3, if this net has the size of the paper's: of every configuration the weight layers, parameters and
-    cost, and the errors the paper found with a single test scale."""
+    """Return tables 2 and 3, if this net has the size of the paper's.
+
+    For every configuration: weight layers, parameters, cost, and the paper's errors at a single test scale.
+    """
     if (config.width, config.crop, config.classes) != (1.0, 224, 1000):
         return None
     rows: list[tuple[str, ...]] = []

@@ -1,1 +1,1 @@
-"""The stages: prepare, train, export, evaluate, infra_validate, push; each is `python -m pipelines.<stage>`."""
+"""Stages of the pipeline: prepare, train, export, evaluate, infra_validate, push; see `python -m pipelines.<stage>`."""

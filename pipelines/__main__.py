@@ -1,7 +1,7 @@
-"""Lists the commands, and runs one: `landmark run` is `python -m pipelines.run`.
+"""List the commands, or run one: `landmark run` is `python -m pipelines.run`.
 
-    python -m pipelines
-    landmark predict --help
+python -m pipelines
+landmark predict --help
 """
 import ast
 import importlib
@@ -13,13 +13,13 @@ import textwrap
 
 import pipelines
 
-# In the order in which one meets them; others follow by name.
+# In the order a newcomer needs them; the others follow by name.
 FIRST = ('init', 'fetch', 'run', 'prepare', 'train', 'educate', 'export', 'evaluate', 'infra_validate', 'push',
          'predict', 'serve')
 
 
 def commands() -> dict[str, str]:
-    """Returns the first clause of each command's docstring by its name; imports none of them."""
+    """Return the first clause of each command's docstring by its name, without importing them."""
     found = {}
     for path in sorted(pathlib.Path(pipelines.__file__).parent.glob('[!_]*.py')):
         text = path.read_text(encoding='utf-8')
@@ -30,17 +30,17 @@ def commands() -> dict[str, str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs `COMMAND ARGUMENT…`; without one, or with an unknown one, lists all."""
+    """Run `COMMAND ARGUMENT…`; without a known command, list all."""
     words, known = sys.argv[1:] if argv is None else argv, commands()
     if words and words[0] in known:
         importlib.import_module(f'pipelines.{words[0]}').main(words[1:])
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    print('Commands, each `python -m pipelines.NAME` or `landmark NAME`; --help says more of one:\n')
+    print('Commands, each `python -m pipelines.NAME` or `landmark NAME`; --help describes one:\n')
     for name, sentence in known.items():
         print(textwrap.fill(f'  {name:16} {sentence}', width, subsequent_indent=' ' * 19))
     if words and words[0] not in ('-h', '--help'):
-        sys.exit(f'error: there is no command {words[0]}.')
+        sys.exit(f'error: there is no command {words[0]}. Choose one of the list above.')
 
 
 if __name__ == '__main__':

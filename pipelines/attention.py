@@ -1,10 +1,10 @@
-"""Draws where a trained Transformer looks, as figures 3 to 5 of Vaswani et al. 2017: every layer, every head.
+"""Draw a Transformer's attention, every layer and head, as figures 3 to 5 of Vaswani et al. 2017 do.
 
     python -m pipelines.attention "Thursday, July 16, 2026"
     python -m pipelines.attention --config my.yaml --target "Er schläft." "He sleeps."
 
-Leaves `attention.html`, one page that needs no network, and PNGs of every layer. Without --target the model's own
-translation is looked at.
+Write `attention.html`, one self-contained page, and a PNG of every layer. Without --target, the attention is that of
+the model's own translation.
 """
 import sys
 
@@ -13,10 +13,10 @@ from pipelines.core import cli
 
 def main(argv=None) -> None:
     flags = cli.parser('attention', __doc__ or '')
-    flags.add_argument('sentence', help='what the model reads')
-    flags.add_argument('--target', default='', help='the translation to look at (default: the model\'s own)')
+    flags.add_argument('sentence', help='input sentence')
+    flags.add_argument('--target', default='', help='translation to draw (default: the model\'s own)')
     flags.add_argument('--out', metavar='DIR', default='attention',
-                       help='where the page and images go (default: attention)')
+                       help='folder for the page and images (default: attention)')
     args = cli.parse(flags, argv)
     if not args:
         return

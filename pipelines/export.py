@@ -1,9 +1,9 @@
-"""Exports the trained weights as a SavedModel: raw text or image bytes in, text, labels or PNG out.
+"""Export the trained weights as a SavedModel: raw text or image bytes in, text, labels or PNG out.
 
     python -m pipelines.export
     python -m pipelines.export --to ctranslate2
 
-With `--to ctranslate2` the same weights are written for CTranslate2, an engine for CPUs.
+With `--to ctranslate2` the same weights are written for CTranslate2, an inference engine for CPUs.
 """
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pipelines.core import cli, stage
 from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
-if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
 
@@ -31,7 +31,7 @@ def execute(context: stage.Context) -> None:
     config, examples = context.config, context.inputs['examples'].uri
     inference = with_newest(config.inference, config.model_spec.exported_models)
     for other in held(inference, config.model_spec.exported_models):
-        if tf.io.gfile.exists(os.path.join(other, 'saved_model.pb')):  # its absence is told where it is asked
+        if tf.io.gfile.exists(os.path.join(other, 'saved_model.pb')):  # a missing model is reported when it is loaded
             check_hashes(other)
     nets = config.model_spec.build(config.model)
     checkpoints.restore(nets, os.path.join(context.inputs['model_run'].uri, 'weights'))
@@ -42,7 +42,7 @@ def execute(context: stage.Context) -> None:
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
     manifest = records.read_manifest(examples)
     vocabulary = manifest.get('vocabulary', {}).get('sha256')
-    if vocabulary:  # for fine-tuning: other data must be cut by the same subwords
+    if vocabulary:  # fine-tuning needs the same subwords
         name = config.data_spec.subwords
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
@@ -61,10 +61,10 @@ def execute(context: stage.Context) -> None:
 
 
 def write_warmup(folder: str, name: str, requests: list[dict]) -> None:
-    """Writes what TensorFlow Serving plays before a version is served, so that no user waits for the first call.
+    """Write the requests TensorFlow Serving runs before it serves a version, so that no user waits for the first call.
 
     Args:
-      requests: the signature's inputs by name, of one row each.
+      requests: the signature's inputs by name, one row each.
     """
     import tensorflow as tf
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
@@ -85,12 +85,12 @@ def _size(folder: str) -> int:
 
 
 def check(config: 'Config') -> None:
-    """Refuses at once what a trained model could not be asked."""
+    """Refuse inference settings that the trained model will not support."""
     config.model_spec.check(config.model, config.inference)
 
 
 def with_newest(inference, keys: Sequence[str]):
-    """Inference settings, of exported models that `keys` name by a folder of pushed versions the newest instead."""
+    """Return inference settings with each folder of pushed versions under `keys` replaced by its newest version."""
     from pipelines.core import artifacts
 
     def newest(named):
@@ -99,13 +99,13 @@ def with_newest(inference, keys: Sequence[str]):
 
 
 def held(inference, keys: Sequence[str]) -> list[str]:
-    """The folders of other exported models that an exported one is to hold."""
+    """Return the folders of other exported models that this export embeds."""
     named = [getattr(inference, key) for key in keys]
     return [folder for value in named for folder in (value if isinstance(value, list) else [value]) if folder]
 
 
 def asked(pipeline) -> dict:
-    """What those are: the configuration has their names alone."""
+    """Return the digests of those models, since the configuration holds only their paths."""
     from pipelines.core import artifacts
     inference, keys = pipeline.config.inference, pipeline.config.model_spec.exported_models
     return {folder: artifacts.digest(folder) for folder in held(with_newest(inference, keys), keys)}
@@ -119,9 +119,9 @@ STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, needs=('
 def main(argv=None) -> None:
     flags = cli.parser('export', __doc__)
     flags.add_argument('--to', choices=['saved_model', 'ctranslate2'], default='saved_model',
-                       help='what to write (default: saved_model)')
+                       help='format to write (default: saved_model)')
     args, _ = flags.parse_known_args(argv)
-    # By its name: an import here would make this stage's source that one's too.
+    # Imported by name: an import statement would add its source to this stage's hash.
     outputs = cli.main(STAGE if args.to == 'saved_model' else stage.get('serving.export_ctranslate2'), flags, argv)
     if 'ctranslate2' in outputs:
         client = os.path.join(outputs['ctranslate2'].uri, 'translate.py')

@@ -1,11 +1,11 @@
-"""Fetches a data set: downloads it, verifies its checksums, and converts it to what the configurations read.
+"""Fetch a data set: download it, verify its checksums, and convert it for the configurations.
 
     python -m pipelines.fetch --list
     python -m pipelines.fetch multi30k
     python -m pipelines.run --config multi30k_en_de --set data.folder=data/multi30k
 
-An interrupted download continues where it stopped. For a data set that asks for an account, the command says where to
-get it and checks the files you put into the folder.
+An interrupted download resumes where it stopped. For a data set that needs an account, the command names its source and
+checks the files you put into the folder.
 """
 import argparse
 import errno
@@ -23,10 +23,10 @@ if typing.TYPE_CHECKING:
 
 
 def run(data_set: 'DataSet', out: str) -> None:
-    """Fetches a data set into a folder, or checks what a person put there.
+    """Fetch a data set into a folder, or check the files the user put there.
 
     Raises:
-      UserError: the disk is too small, a file cannot be had, is not the published one, or was not brought.
+      UserError: the disk is too small; or a file cannot be downloaded, is missing, or differs from the published one.
     """
     folder = pathlib.Path(out)
     _describe(data_set, folder)
@@ -61,7 +61,7 @@ def _fetch(data_set: 'DataSet', folder: pathlib.Path) -> None:
 
 
 def _check_space(data_set: 'DataSet', folder: pathlib.Path) -> None:
-    """Raises `UserError` if the disk has no room for what is still to come."""
+    """Raise `UserError` if the disk has no room for the remaining files."""
     from pipelines.fetching import catalogue, download
     need, unknown = 0, list[str]()
     for file in data_set.files:
@@ -74,10 +74,10 @@ def _check_space(data_set: 'DataSet', folder: pathlib.Path) -> None:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(there).free
     if need > free:
-        raise UserError(f'{there}: {catalogue.megabytes(free)} are free, and {data_set.name} needs '
+        raise UserError(f'{there}: only {catalogue.megabytes(free)} are free; {data_set.name} needs '
                         f'{catalogue.megabytes(need)}. Free some space, or choose another disk with --out.')
     for name in unknown:
-        print(f'fetch: {name}: its size is not known, so the check of the disk space leaves it out', flush=True)
+        print(f'fetch: {name}: its size is unknown, so it is left out of the check for disk space', flush=True)
 
 
 def _check(data_set: 'DataSet', folder: pathlib.Path) -> None:
@@ -87,13 +87,13 @@ def _check(data_set: 'DataSet', folder: pathlib.Path) -> None:
         more = f' and {len(faults) - 3} more faults' if len(faults) > 3 else ''
         raise UserError(f'{data_set.name}: {"; ".join(faults[:3])}{more}. {data_set.get} Put the files into {folder}, '
                         'or name their folder with --out.')
-    print(f'fetch: {data_set.name}: every file is there, and what is published about them holds', flush=True)
+    print(f'fetch: {data_set.name}: every file is present and matches its published checks', flush=True)
 
 
 def _list() -> None:
     from pipelines.fetching import catalogue
     for name, data_set in catalogue.load().items():
-        how = 'to bring' if data_set.brings else data_set.size
+        how = 'you provide it' if data_set.brings else data_set.size
         print(f'{name:<18}{data_set.title}: {how}. Licence: {data_set.licence}.')
 
 

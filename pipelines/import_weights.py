@@ -1,10 +1,10 @@
-"""Takes over weights that others trained and published, as a checkpoint that training and export can start from.
+"""Import published weights of others as a checkpoint that training and export can start from.
 
     python -m pipelines.import_weights viton_hd seg_final.pth gmm_final.pth alias_final.pth
     python -m pipelines.run --config my.yaml --set train.init_from=weights/viton_hd --set train.steps=0
 
-The files are those PyTorch writes, and nothing in them is executed. Their licence stands beside the weights, in words
-and in weights.json, and stays with everything made of them.
+The files are PyTorch's, and nothing in them is executed. Their licence is written beside the weights, as text and in
+weights.json, and applies to everything made from them.
 """
 import argparse
 import importlib
@@ -16,7 +16,7 @@ import types
 from data_prep import UserError
 from pipelines.core import cli
 
-# Of each a module with NETS, SOURCE, DATA (how the data were made they were trained on), `build(net)` and
+# Each is a module with NETS, SOURCE, DATA (how its training data was prepared), `build(net)` and
 # `assign(net, model, tensors)`.
 SYSTEMS = {'viton_hd': 'keras_models.viton.official_weights'}
 
@@ -26,7 +26,7 @@ LICENSE = '''# Weights of {system}, trained by others
 
 - published at {source}
 - licence: {licence}: {terms}
-- changed here: the file format and the order of axes, no number
+- changed here: the file format and the order of axes; no value
 
 | network | file | SHA-256 |
 |---|---|---|
@@ -35,14 +35,14 @@ LICENSE = '''# Weights of {system}, trained by others
 
 
 def run(system: str, paths: list[str], out: str) -> None:
-    """Writes what `train.init_from` takes: a checkpoint `weights`, with weights.json and LICENSE.md.
+    """Write a checkpoint for `train.init_from`: `weights`, with weights.json and LICENSE.md.
 
     Args:
-      paths: a file of PyTorch for each network, in the order of the system's NETS.
+      paths: a PyTorch file for each network, in the order of the system's NETS.
       out: a new folder.
 
     Raises:
-      UserError: a file cannot be read or is of another network, one is missing, or `out` is in use.
+      UserError: a file cannot be read or belongs to another network, one is missing, or `out` is in use.
     """
     import tensorflow as tf
 
@@ -51,16 +51,16 @@ def run(system: str, paths: list[str], out: str) -> None:
     from pipelines.training import checkpoints
     module = importlib.import_module(SYSTEMS[system])
     if len(paths) != len(module.NETS):
-        raise UserError(f'{system} takes {len(module.NETS)} files, and {len(paths)} were given; name those of '
+        raise UserError(f'{system} needs {len(module.NETS)} files, but {len(paths)} were given. Name those of '
                         f'{", ".join(module.NETS)}, in this order.')
     if tf.io.gfile.exists(out) and (not tf.io.gfile.isdir(out) or tf.io.gfile.listdir(out)):
-        raise UserError(f'{out} is not empty; give another --out, or remove it.')
+        raise UserError(f'{out} is not empty. Give another --out, or remove it.')
     nets = {net: _take_over(module, net, path) for net, path in zip(module.NETS, paths)}
     digests = {net: sha256(path)[0] for net, path in zip(module.NETS, paths)}
     files = [os.path.basename(path) for path in paths]
     rows = '\n'.join(f'| {net} | {file} | {digests[net]} |' for net, file in zip(module.NETS, files))
     tf.io.gfile.makedirs(out)
-    # Before the weights, which are never there without their licence.
+    # Before the weights, so that they never exist without their licence.
     foreign = {'system': system, **module.SOURCE, 'files': files, 'sha256': digests}
     for name, content in {'LICENSE.md': LICENSE.format(system=system, rows=rows, **module.SOURCE),
                           'weights.json': json.dumps({'foreign': foreign, **module.DATA}, indent=1)}.items():
@@ -70,7 +70,7 @@ def run(system: str, paths: list[str], out: str) -> None:
 
 
 def _take_over(module: types.ModuleType, net: str, path: str):
-    """A network with the weights in a file."""
+    """Return a network with the weights in a file."""
     from keras_models import ModelError
     from keras_models.weights import torch_file
     try:
@@ -81,7 +81,7 @@ def _take_over(module: types.ModuleType, net: str, path: str):
     try:
         module.assign(net, model, tensors)
     except ModelError as error:
-        raise UserError(f'{path} does not fit {net}: {error}; give the files of {", ".join(module.NETS)}, in this '
+        raise UserError(f'{path} does not fit {net}: {error}. Give the files of {", ".join(module.NETS)}, in this '
                         'order.') from error
     print(f'import_weights: {net} has the {len(tensors)} tensors of {path}.', flush=True)
     return model
@@ -90,10 +90,10 @@ def _take_over(module: types.ModuleType, net: str, path: str):
 def main(argv=None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.import_weights', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument('system', choices=SYSTEMS, help='whose weights')
+    flags.add_argument('system', choices=SYSTEMS, help='system whose weights to import')
     flags.add_argument('files', nargs='+', metavar='FILE',
-                       help='their .pth files, for viton_hd those of segmentation, geometric matching and ALIAS')
-    flags.add_argument('--out', metavar='DIR', help='a new folder for the weights (default: weights/<system>)')
+                       help='its .pth files; for viton_hd, those of segmentation, geometric matching and ALIAS')
+    flags.add_argument('--out', metavar='DIR', help='new folder for the weights (default: weights/<system>)')
     args = flags.parse_args(argv)
 
     def work():

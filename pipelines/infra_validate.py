@@ -1,6 +1,6 @@
-"""Loads the exported model in a fresh process and lets it answer its warm-up requests, as a server would.
+"""Load the exported model in a fresh process and run its warm-up requests, as a server would.
 
-    python -m pipelines.infra_validate
+python -m pipelines.infra_validate
 """
 import json
 import os
@@ -27,13 +27,13 @@ def execute(context: stage.Context) -> None:
 
 
 def in_fresh_process(saved_model: str, max_seconds: float) -> tuple[bool, str]:
-    """Whether a new Python process can serve the model, and what it found."""
+    """Return whether a new Python process can serve the model, and the reason."""
     started = time.monotonic()
     try:
         child = subprocess.run([sys.executable, '-m', 'pipelines.infra_validate', '--load', saved_model],
                                capture_output=True, text=True, timeout=max_seconds)
     except subprocess.TimeoutExpired:
-        return False, f'loading and answering took longer than infra_validate.max_seconds {max_seconds:g}'
+        return False, f'loading and warm-up took longer than infra_validate.max_seconds {max_seconds:g}'
     if child.returncode:
         last = (child.stderr.strip().splitlines() or [f'exit code {child.returncode}'])[-1]
         return False, f'a fresh process could not serve it: {last}'
@@ -43,10 +43,10 @@ def in_fresh_process(saved_model: str, max_seconds: float) -> tuple[bool, str]:
 
 
 def serve_warmup(saved_model: str) -> int:
-    """Plays the warm-up requests against the serving signature. Returns how many there were.
+    """Run the warm-up requests through the serving signature; return their number.
 
     Raises:
-      ValueError: there are none, an answer is missing or not finite, or the graph holds an op no server can run.
+      ValueError: there are none, an output is missing or not finite, or the graph holds an op that no server can run.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the tokenizer's ops, as TensorFlow Serving does)
@@ -54,7 +54,7 @@ def serve_warmup(saved_model: str) -> int:
     model = tf.saved_model.load(saved_model)  # noqa: TID251 (after check_hashes)
     signature = model.signatures['serving_default']
     if must_compile(saved_model):
-        raise ValueError('it holds functions that must be compiled by XLA, which TensorFlow Serving refuses; '
+        raise ValueError('it holds functions marked for XLA, which TensorFlow Serving refuses; '
                          'export with export.jit: false')
     requests = 0
     for record in tf.data.TFRecordDataset(os.path.join(saved_model, WARMUP)).as_numpy_iterator():
@@ -63,7 +63,7 @@ def serve_warmup(saved_model: str) -> int:
         n = next(iter(inputs.values())).shape[0]
         for name, answer in signature(**inputs).items():
             if answer.shape[:1] != [n]:  # a scalar has no rows either
-                raise ValueError(f'{name} has shape {answer.shape.as_list()}, and should have a row for each '
+                raise ValueError(f'{name} has shape {answer.shape.as_list()}, but should have a row for each '
                                  f'of the {n} inputs')
             if answer.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(answer)):
                 raise ValueError(f'{name} is not finite')
@@ -74,7 +74,7 @@ def serve_warmup(saved_model: str) -> int:
 
 
 def must_compile(saved_model: str) -> bool:
-    """Whether any function of the graph is marked for compilation by XLA."""
+    """Return whether any function of the graph is marked for compilation by XLA."""
     from tensorflow.python.saved_model import loader_impl
     functions = loader_impl.parse_saved_model(saved_model).meta_graphs[0].graph_def.library.function
     return any(holder.attr['_XlaMustCompile'].b for function in functions for holder in (function, *function.node_def))

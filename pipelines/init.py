@@ -1,13 +1,14 @@
-"""Looks at your data, measures this machine, and writes a configuration that learns from it in the minutes you give.
+"""Inspect your data, time this machine, and write a configuration that trains on it in the minutes you give.
 
     python -m pipelines.init images photos/ > my.yaml
     python -m pipelines.init pairs train.en train.de --minutes 60 > my.yaml
     python -m pipelines.init trees treebank/ > my.yaml
     python -m pipelines.init tryon DIR --memory 16 > my.yaml
 
-`images` takes folders or archives of class folders; `pairs` two files, line by line, or tables, with or without those
-for validation and test; `trees` files in brackets, or folders of them; `tryon` a folder laid out as VITON-HD's. What
-was found, chosen and expected is printed as it goes, and stands in the file's head. What cannot be learned is refused.
+`images` takes folders or archives of class folders; `pairs` takes two line-aligned files, or tables, with or without
+those of validation and test; `trees` takes files in brackets or folders of them; `tryon` takes a folder laid out as
+VITON-HD's. Findings, choices and expectations are printed, and written to the file's head. Data from which nothing can
+be learned is refused.
 """
 import argparse
 import shlex
@@ -19,10 +20,10 @@ KINDS = ('images', 'pairs', 'trees', 'tryon')
 
 
 def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators: str, command: str) -> str:
-    """The text of a configuration for somebody's data.
+    """Return the text of a configuration for the user's data.
 
     Raises:
-      UserError: nothing can be learned from it.
+      UserError: nothing can be learned from the data.
     """
     cli.quiet_libraries()
     import importlib
@@ -38,9 +39,9 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
         from pipelines.starting import accelerated
         plan = accelerated.choose(found, accelerators, minutes)
     else:
-        say('measuring this machine, with the steps of the real trainer …')
+        say('timing steps of the real trainer on this machine …')
         small = calibration.Small(found)
-        if found.kind in recipes.BUCKETS:  # until now lengths were guessed
+        if found.kind in recipes.BUCKETS:  # lengths were estimates until now
             first = findings.merged(found.sections, next(recipes.candidates(found)).sections)
             found.facts['buckets'] = recipes.buckets(found.kind, small.lengths(findings.values(first)))
         plan = planning.choose(found, small.measure, minutes, memory)
@@ -54,12 +55,12 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
 def main(argv: list[str] | None = None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.init', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument('kind', choices=KINDS, help='what the data is')
+    flags.add_argument('kind', choices=KINDS, help='kind of data')
     flags.add_argument('data', nargs='+', metavar='DATA', help='files, folders or archives')
-    flags.add_argument('--minutes', type=float, default=20, help='for the whole run (default: 20)')
-    flags.add_argument('--memory', type=float, default=8, metavar='GB', help='that it may take (default: 8)')
+    flags.add_argument('--minutes', type=float, default=20, help='time for the whole run (default: 20)')
+    flags.add_argument('--memory', type=float, default=8, metavar='GB', help='memory the run may use (default: 8)')
     flags.add_argument('--accelerators', default='', metavar='NxNAME',
-                       help='plan for those instead of this machine, as 8xA100, by the cost model')
+                       help='plan by the cost model for accelerators such as 8xA100 instead of this machine')
     args = flags.parse_args(argv)
     if args.minutes <= 0 or args.memory <= 0:
         flags.error('--minutes and --memory must be more than 0')
@@ -67,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
 
     def work() -> None:
         print(run(args.kind, args.data, args.minutes, args.memory, args.accelerators, command), end='')
-        print('init: next: python -m pipelines.run --config FILE, with the file this went to.', file=sys.stderr)
+        print('init: next: python -m pipelines.run --config FILE, with the file you wrote.', file=sys.stderr)
     cli.run_command(work)
 
 

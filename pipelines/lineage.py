@@ -1,12 +1,12 @@
-"""Where a pushed version came from: metrics, model, training run, configuration, commits, examples and the raw files'
-SHA-256. And forward: every pushed version that a raw file went into.
+"""Trace a pushed version back to its raw files, or a raw file forward to every version made from it.
 
-    python -m pipelines.lineage                                    # of the version being served
-    python -m pipelines.lineage runs/my/serving/my/1763722800      # of any other
+    python -m pipelines.lineage                                    # the version being served
+    python -m pipelines.lineage runs/my/serving/my/1763722800      # any other version
     python -m pipelines.lineage --raw train.tsv                    # in every pipeline below runs/
 
-A raw file is known by its content, whatever it is called now; of what lies in an archive, the archive is the raw file.
-If it is gone, its SHA-256 will do.
+The trace shows metrics, model, training run, configuration, commits, examples and the raw files' SHA-256. A raw file is
+recognised by its content, whatever its name; for data in an archive, the archive is the raw file. If it is gone, give
+its SHA-256.
 """
 import datetime
 import os
@@ -17,19 +17,19 @@ from collections.abc import Iterator
 from data_prep import UserError
 from pipelines.core import cli, stage
 
-_SHOWN = 20  # of the raw files
+_SHOWN = 20  # raw files listed
 _TYPES = {'model': 'Model', 'blessing': 'ModelBlessing', 'infra_blessing': 'InfraBlessing'}
 
 
 def history(store, record: dict) -> list:
-    """The executions a pushed version came from, the last first.
+    """Return the executions a pushed version came from, newest first.
 
     Args:
       store: `artifacts.Metadata` of the root it was pushed from.
       record: the version's `landmark.json`.
 
     Raises:
-      UserError: it was pushed from elsewhere.
+      UserError: it was pushed from another root.
     """
     ids = []
     for key, type_name in _TYPES.items():
@@ -37,21 +37,21 @@ def history(store, record: dict) -> list:
         known = {(number, digest) for number, _, digest in store.digests(type_name)}
         if (pushed.get('id'), pushed.get('digest')) not in known:
             raise UserError(f'This version was not pushed from here: its {key}, {pushed.get("digest", "unnamed")[:12]}'
-                            ', is not recorded; give the --pipeline_root it was pushed from.')
+                            ', is not recorded. Give the --pipeline_root it was pushed from.')
         ids.append(pushed['id'])
     found: dict = {}
     while ids:
         new = {execution.id: execution for execution in store.made(ids) if execution.id not in found}
         found |= new
         ids = [number for execution in new.values() for number in execution.inputs]
-    return [found[number] for number in sorted(found, reverse=True)]  # none began before what it reads was made
+    return [found[number] for number in sorted(found, reverse=True)]  # an execution begins after its inputs were made
 
 
 def raw_files_of(execution, root: str) -> list[dict]:
-    """The rows of the list that a prepare execution left, see `raw_files.read`.
+    """Return the rows of the list of raw files that a prepare execution wrote, see `raw_files.read`.
 
     Raises:
-      UserError: it left none, or it is gone or altered.
+      UserError: it wrote none, or the list is missing or was altered.
     """
     import tensorflow as tf
 
@@ -60,24 +60,24 @@ def raw_files_of(execution, root: str) -> list[dict]:
     path = os.path.join(folder, raw_files.LIST)
     recorded = execution.properties.get('raw')
     if not recorded:
-        raise UserError(f'prepare {execution.id} is of a version that did not hash raw files.')
+        raise UserError(f'prepare {execution.id} did not hash its raw files. Prepare the data again.')
     if not tf.io.gfile.exists(path):
-        raise UserError(f'{path}, the list of the {recorded["files"]:,} raw files, is gone; its SHA-256 was '
+        raise UserError(f'{path}, the list of the {recorded["files"]:,} raw files, is missing; its SHA-256 was '
                         f'{recorded["sha256"]}.')
     if raw_files.sha256(path)[0] != recorded['sha256']:
-        raise UserError(f'{path} is not the list that was written (SHA-256 differs).')
+        raise UserError(f'{path} was changed after it was written (its SHA-256 differs). Restore it.')
     return list(raw_files.read(folder))
 
 
 def uses(store, root: str, digest: str) -> Iterator[tuple]:
-    """The data sets a raw file went into: (prepare execution, its row, [(execution that got furthest, versions)]).
+    """Yield the data sets a raw file went into: (prepare execution, row, [(last execution, pushed versions)]).
 
     Args:
-      root: of the store.
+      root: pipeline root of the store.
       digest: the file's SHA-256.
 
     Yields:
-      In place of a row the `UserError` that says why there is none to look at.
+      A `UserError` in place of the row if a data set's list of raw files cannot be read.
     """
     for prepared in store.executions('examples'):
         try:
@@ -90,7 +90,7 @@ def uses(store, root: str, digest: str) -> Iterator[tuple]:
 
 
 def _made_of(store, root: str, prepared) -> Iterator[tuple]:
-    """(execution, versions) of every export that a data set led to, and of training runs that were not exported."""
+    """Yield (execution, versions) of every export made from a data set, and of training runs never exported."""
     exports = store.executions('model')
     for run in store.executions('model_run'):
         if prepared.outputs['examples'].id not in run.inputs:
@@ -102,7 +102,7 @@ def _made_of(store, root: str, prepared) -> Iterator[tuple]:
 
 
 def _versions(store, root: str, export) -> list[str]:
-    """The versions that hold an export, rollbacks too, in words."""
+    """Describe each pushed version of an export, including rollbacks."""
     import tensorflow as tf
 
     from pipelines.serving import pusher
@@ -112,14 +112,14 @@ def _versions(store, root: str, export) -> list[str]:
         there = pusher.versions(destination)
         found += [f'{version.path}, pushed {version.record["pushed"]}'
                   + (f', the files of {version.origin} again' if version.origin != version.number else '')
-                  + (', which serving loads' if version is there[-1] else '')
+                  + (', loaded by serving' if version is there[-1] else '')
                   for version in there if version.record.get('lineage', {}).get('artifacts', {}).get('model') == model]
     own = (_here(root, push.properties['path']) for push in pushes if model['id'] in push.inputs)
-    return found + [f'{path}, which was pushed and is gone' for path in own if not tf.io.gfile.exists(path)]
+    return found + [f'{path}, which was pushed and later removed' for path in own if not tf.io.gfile.exists(path)]
 
 
 def _here(root: str, recorded: str, parts: int = 3) -> str:
-    """A recorded path, or the same place below a root that was moved or named from another folder."""
+    """Return a recorded path, or the matching one below a root that was moved or is named from another folder."""
     import tensorflow as tf
     below = os.path.join(root, *recorded.rstrip('/').split('/')[-parts:])
     return below if tf.io.gfile.exists(below) else recorded
@@ -132,7 +132,7 @@ def _header(execution) -> str:
 
 
 def _findings(execution) -> list[str]:
-    """What a stage found out, in lines."""
+    """Return a stage's recorded facts as lines."""
     found = execution.properties
     if 'metrics' in found:
         numbers = ', '.join(f'{name} {value:.6g}' for name, value in found['metrics']['overall'].items())
@@ -147,14 +147,14 @@ def _findings(execution) -> list[str]:
         numbers = ', '.join(f'{name} {value:.6g}' for name, value in last.items())
         foreign = found.get('foreign') or {}
         return [f'{found.get("steps", 0):,} steps, replicas {found.get("replicas", 1)}{", " * bool(numbers)}{numbers}',
-                *[f'began with weights of others, {foreign["licence"]}: {file}, SHA-256 {digest}'
+                *[f'started from weights of others, {foreign["licence"]}: {file}, SHA-256 {digest}'
                   for file, digest in zip(foreign.get('files', ()), foreign.get('sha256', {}).values())]]
     return [f'{split}: {counts["written"]:,} of {counts["read"]:,}'
             for split, counts in found.get('counts', {}).items()]
 
 
 def _configuration(executions: list) -> dict[int, str]:
-    """Execution -> as YAML, the sections its result depends on that none before it showed."""
+    """Return, by execution, the configuration sections its result depends on that no earlier one showed, as YAML."""
     import yaml
     shown: dict = {}
     texts = {}
@@ -168,15 +168,15 @@ def _configuration(executions: list) -> dict[int, str]:
 
 
 def show(path: str, root: str) -> None:
-    """Prints where a version came from."""
+    """Print the lineage of a version."""
     from rich.tree import Tree
 
     from pipelines.core import artifacts
     from pipelines.serving import pusher
     version = pusher.Version(path)
     if not version.record:
-        raise UserError(f'{path} is no pushed version: it has no {pusher.RECORD} that can be read; '
-                        '`python -m pipelines.push --list` shows what there is.')
+        raise UserError(f'{path} is not a pushed version: it has no readable {pusher.RECORD}. '
+                        '`python -m pipelines.push --list` lists the versions.')
     again = f', the files of {version.origin} again' if version.origin != version.number else ''
     tree = Tree(f'{path}, pushed {version.record["pushed"]}{again}; '
                 + (f'damaged: {wrong}' if (wrong := version.damage()) else
@@ -204,7 +204,7 @@ def _add_raw_files(branch, execution, root: str) -> None:
         branch.add(str(error))
         return
     size = sum(row['bytes'] for row in rows)
-    made = (f', made by {execution.source[:12]} itself for data.samples {samples}, with the seed in that source'
+    made = (f', generated by source {execution.source[:12]} for data.samples {samples}, with the seed in that source'
             if samples else '')
     listed = branch.add(f'{len(rows):,} raw files, {size:,} bytes{made}')
     for row in rows[:_SHOWN]:
@@ -214,7 +214,7 @@ def _add_raw_files(branch, execution, root: str) -> None:
 
 
 def show_uses(file: str, roots: list[str]) -> None:
-    """Prints every data set, model and version that a raw file, or a SHA-256, went into."""
+    """Print every data set, model and version made from a raw file or a SHA-256."""
     from rich.tree import Tree
 
     from pipelines.core import artifacts
@@ -234,9 +234,9 @@ def show_uses(file: str, roots: list[str]) -> None:
                 if not made:
                     data_set.add('never trained on')
     if not tree.children:
-        tree.add(f'in no data set of {", ".join(roots) or "runs/, where there is none"}')
+        tree.add(f'in no data set of {", ".join(roots) or "runs/, which has none"}')
     for line in unknown:
-        tree.add(f'it cannot be said whether it is in this one: {line}')
+        tree.add(f'unknown for this one: {line}')
     _print(tree)
 
 
@@ -247,20 +247,20 @@ def _digest(file: str) -> str:
     if re.fullmatch('[0-9a-f]{64}', file):
         return file
     if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
-        raise UserError(f'--raw {file}: there is no such file; name one file, or its SHA-256.')
+        raise UserError(f'--raw {file}: there is no such file. Give one file, or its SHA-256.')
     return raw_files.sha256(file)[0]
 
 
 def _print(tree) -> None:
     from rich.console import Console
-    Console(width=1 << 16, highlight=False, markup=False).print(tree)  # which cuts no hash; terminals wrap lines
+    Console(width=1 << 16, highlight=False, markup=False).print(tree)  # cuts no hash; terminals wrap lines
 
 
 def main(argv=None) -> None:
     flags = cli.parser('lineage', __doc__)
     flags.add_argument('version', nargs='?', metavar='VERSION',
-                       help='a pushed version, its number or its folder (default: the one being served)')
-    flags.add_argument('--raw', metavar='FILE', help='go forward from this raw file instead')
+                       help='number or folder of a pushed version (default: the one being served)')
+    flags.add_argument('--raw', metavar='FILE', help='trace forward from this raw file instead')
     args = cli.parse(flags, argv)
     if not args:
         return
@@ -275,7 +275,7 @@ def main(argv=None) -> None:
 
 
 def _roots(args) -> list[str]:
-    """The pipelines meant: the one of the flags, or all below `runs/`."""
+    """Return the pipeline root the flags name, or all below `runs/`."""
     import tensorflow as tf
 
     from pipelines.core import artifacts
@@ -285,7 +285,7 @@ def _roots(args) -> list[str]:
 
 
 def _version(args) -> tuple[str, str]:
-    """The version meant, and the root whose lineage it is of."""
+    """Return the version the flags name, and its pipeline root."""
     from pipelines import push
     from pipelines.core import artifacts
     if args.version and not args.version.isdecimal():
@@ -297,7 +297,7 @@ def _version(args) -> tuple[str, str]:
         return os.path.join(destination, args.version), pipeline.root
     versions = artifacts.version_folders(destination)
     if not versions:
-        raise UserError(f'{destination} holds no version; run `{pipeline.command("push")}` first.')
+        raise UserError(f'{destination} holds no version. Run `{pipeline.command("push")}` first.')
     return versions[-1], pipeline.root
 
 

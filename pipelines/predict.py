@@ -1,5 +1,6 @@
-"""Asks a pushed or exported model: lines in, translations out, in order; pictures in, a table and sheets out; pairs of
-persons and garments in, pictures and sheets out.
+"""Run a pushed or exported model on lines, images, or pairs of person and garment.
+
+Lines give their translations in order; images give a table and contact sheets; pairs give images and contact sheets.
 
     python -m pipelines.predict < lines.txt
     python -m pipelines.predict --model runs/demo_translation/serving/demo_translation < lines.txt
@@ -17,13 +18,13 @@ from pipelines.core import cli
 def main(argv=None) -> None:
     flags = cli.parser('predict', __doc__)
     flags.add_argument('files', nargs='*', metavar='FILE',
-                       help='for a model of pictures: pictures, or folders that are searched for them; for try-on: '
-                            'pairs files, and possibly the folder of what they name')
+                       help='for a model of images: images, or folders to search for them; for try-on: '
+                            'pairs files, and optionally the folder of the images they name')
     flags.add_argument('--out', metavar='DIR', default='predictions',
-                       help='where the table and the pictures go (default: predictions)')
-    flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the one last pushed)')
-    flags.add_argument('--batch_size', type=cli.positive, help='at once (default: 128 lines or 64 pictures)')
-    flags.add_argument('--jit', action='store_true', help='compile decoding by XLA')
+                       help='folder for the table and images (default: predictions)')
+    flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the last pushed)')
+    flags.add_argument('--batch_size', type=cli.positive, help='inputs per batch (default: 128 lines or 64 images)')
+    flags.add_argument('--jit', action='store_true', help='compile decoding with XLA')
     args = cli.parse(flags, argv)
     if not args:
         return
@@ -35,14 +36,14 @@ def main(argv=None) -> None:
             model = saved_model.load(args.model)
             _check_data(args, model)
         else:
-            with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers alone
+            with contextlib.redirect_stdout(sys.stderr):  # standard output holds only predictions
                 pushed = cli.open_pipeline(args).outputs('push', make=False)['pushed_model']
             model = saved_model.load(pushed.properties['path'])
         asked = {*model.signatures['serving_default'].structured_input_signature[1]}
         if ('image' in asked) != bool(args.files):
-            raise UserError(f'This model takes lines on standard input, not files: < {args.files[0]}' if args.files else
-                            'This model is asked about pictures: name files or folders.' if asked == {'image'} else
-                            'This model is asked about pairs: name a pairs file.')
+            raise UserError(f'This model takes lines, not files. Give < {args.files[0]}' if args.files else
+                            'This model takes images. Name files or folders.' if asked == {'image'} else
+                            'This model takes pairs. Name a pairs file.')
         if 'cloth' in asked:
             from pipelines.serving import predict_pairs
             predict_pairs.write(model, args.files, args.out)
@@ -65,49 +66,51 @@ def main(argv=None) -> None:
 
 
 class Doubts:
-    """Says on standard error which lines are unlike the training text, so that answers to them may be nonsense.
+    """Warn on standard error about lines unlike the training text, whose outputs may be nonsense.
 
     Args:
-      profile: `familiarity.Profile` of the model; None says nothing.
+      profile: `familiarity.Profile` of the model; None disables the warnings.
     """
-    MOST = 3  # lines named one by one
+    MOST = 3  # lines reported individually
 
     def __init__(self, profile):
         self._profile, self._count = profile, 0
 
     def look(self, first: int, lines: list[str]) -> None:
-        """Looks at lines, of which the first has this number."""
+        """Check lines, numbered from `first`."""
         for number, line in enumerate(lines if self._profile else [], first):
             if self._profile.is_unlike(line):
                 self._count += 1
                 if self._count <= self.MOST:
                     print(f'note: line {number:,} is unlike the training text: {self._profile.share(line):.0%} of its '
-                          'character sequences occur there. The answer may be nonsense.', file=sys.stderr, flush=True)
+                          'character sequences occur there. Its output may be nonsense.', file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._count > self.MOST:
-            print(f'note: so are {self._count - self.MOST:,} more lines.', file=sys.stderr, flush=True)
+            print(f'note: {self._count - self.MOST:,} more lines are also unlike it.', file=sys.stderr, flush=True)
 
 
 def _check_data(args: argparse.Namespace, model) -> None:
-    """Refuses a named model beside a configuration whose data are prepared otherwise."""
+    """Refuse a named model together with a configuration whose data is prepared by other rules."""
     if args.config or args.overrides:
         from pipelines.core import compatibility, config
         compatibility.check(f'--model {args.model}', model.description, config.load(args.config, args.overrides).data)
 
 
 def _blocks(stream, size: int = 4096):
-    """Blocks of lines, each with the number of its first, so that memory does not grow with their number and
-    answers come before the input ends."""
+    """Yield blocks of lines, each with the number of its first line.
+
+    Blocks bound the memory and give outputs before the input ends.
+    """
     block: list[str] = []
     for number, line in enumerate(stream, 1):
         try:
             block.append(line.decode('utf-8').rstrip('\r\n'))
         except UnicodeDecodeError as error:
-            if block:  # those before it are answered
+            if block:  # process the lines before the bad one
                 yield number - len(block), block
             raise UserError(f'standard input, line {number:,}: not UTF-8 (byte 0x{line[error.start]:02x} at '
-                            f'position {error.start}); convert it first, for example with iconv.') from error
+                            f'position {error.start}). Convert it first, for example with iconv.') from error
         if len(block) == size:
             yield number - size + 1, block
             block = []

@@ -1,10 +1,10 @@
-"""Turns raw data into TFRecords with a Beam job, on this machine or on Dataflow.
+"""Convert raw data to TFRecords with a Beam job, on this machine or on Dataflow.
 
     python -m pipelines.prepare --set data.train=[train.en,train.de]
     python -m pipelines.prepare --runner DataflowRunner --project … --region … --temp_location gs://… --dry_run
 
-Flags not listed here are passed on to Beam. For Dataflow, --pipeline_root is by default runs/<name> in the bucket of
---temp_location, and workers install this checkout unless --setup_file or --sdk_container_image says otherwise.
+Flags not listed here are passed on to Beam. On Dataflow, --pipeline_root defaults to runs/<name> in the bucket of
+--temp_location, and workers install this checkout unless --setup_file or --sdk_container_image is given.
 """
 import argparse
 import os
@@ -40,28 +40,28 @@ def execute(context: stage.Context) -> None:
 
 
 def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
-    """Writes down what the data set was made of; see `raw_files.run`.
+    """Record the raw files a data set was made from; see `raw_files.run`.
 
     Args:
       folder: the data set.
-      before: `stats` of before the files were read.
+      before: `stats` from before the files were read.
 
     Raises:
-      UserError: a file changed while it was read, so nobody knows what of it was.
+      UserError: a file changed while it was read, so the data set may mix two versions of it.
     """
     import tensorflow as tf
 
     from data_prep.core import raw_files
-    drawn = os.path.join(folder, 'raw')  # what `data.samples` stand for
+    drawn = os.path.join(folder, 'raw')  # generated raw files of `data.samples`
     found = raw_files.run([*before, *([drawn] if tf.io.gfile.isdir(drawn) else [])], folder, context.argv)
     if changed := [path for path, stat in stats(context.pipeline).items() if stat != before.get(path)]:
-        raise UserError(f'{changed[0]} changed while it was read; run `{context.pipeline.command("prepare")}` again '
-                        'when nobody writes to it.')
+        raise UserError(f'{changed[0]} changed while it was read. Run `{context.pipeline.command("prepare")}` again '
+                        'when no process writes to it.')
     return found
 
 
 def stats(pipeline) -> dict:
-    """Sizes and times of the raw files: what tells that they changed, without reading them."""
+    """Return sizes and times of the raw files, which reveal changes without reading them."""
     import tensorflow as tf
     data, found = pipeline.config.data, {}
     for split in pipeline.config.data_spec.splits:
@@ -72,9 +72,9 @@ def stats(pipeline) -> dict:
 
 
 def dry_run(pipeline) -> None:
-    """Builds the job and writes the file Dataflow would be given. Submits nothing and looks into no bucket.
+    """Build the job and write the file Dataflow would receive, without submitting it or accessing a bucket.
 
-    Beside the file lies what would be uploaded: `pipeline.pb`, the steps, and `workflow.tar.gz`, which workers install.
+    What would be uploaded is written beside it: `pipeline.pb`, the steps, and `workflow.tar.gz`, which workers install.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, WorkerOptions
@@ -85,7 +85,7 @@ def dry_run(pipeline) -> None:
     options = PipelineOptions([*pipeline.argv, '--dry_run=True', '--no_auth'])
     path = options.view_as(DebugOptions).dataflow_job_file
     if path and '://' in path:
-        raise UserError(f'--dataflow_job_file {path}: a dry run writes it on this machine; give a path here.')
+        raise UserError(f'--dataflow_job_file {path}: a dry run writes it on this machine. Give a local path.')
     path = path or os.path.join(fresh(os.path.join(os.path.dirname(pipeline.metadata_path), 'dataflow')), 'job.json')
     folder = os.path.join(pipeline.root, 'prepare', 'dry_run', 'examples')
     with beam.Pipeline(options=options) as graph:
@@ -96,20 +96,20 @@ def dry_run(pipeline) -> None:
     files = sum(len(config.data.files(split)) for split in config.data_spec.splits)
     print(f'prepare: dry run, nothing was submitted: {cloud.job_name} would run in {cloud.project}, {cloud.region}, on '
           f'workers {f"of image {image}" if image else "that install workflow.tar.gz"}, '
-          f'reading {f"{files} files, which were not looked for," if files else "the corpus made here"} and writing '
-          f'below {pipeline.root}; statistics of what it wrote would be taken here.')
+          f'reading {f"{files} files, not checked to exist," if files else "the generated corpus"} and writing '
+          f'below {pipeline.root}; statistics of its output would be computed here.')
     print(f'prepare: job file: {path}', flush=True)
 
 
 def write_job(job, path: str) -> None:
-    """Writes the job as Beam would submit it, and beside it what Beam would upload.
+    """Write the job as Beam would submit it, and beside it the files Beam would upload.
 
-    Beam's own `--dataflow_job_file` is written only on the way to the service; what makes it is Beam's internal client,
-    which is used here because nothing public does.
+    Beam's own `--dataflow_job_file` is written only during a submission. This uses Beam's internal client, because no
+    public interface writes the job.
 
     Args:
       job: `apache_beam.runners.dataflow.internal.apiclient.Job` of a dry run.
-      path: a file of this machine.
+      path: a local file.
     """
     from apache_beam.options.pipeline_options import GoogleCloudOptions, TestOptions
     from apache_beam.runners.dataflow.internal import apiclient
@@ -137,7 +137,7 @@ STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('da
 def _parser() -> argparse.ArgumentParser:
     flags = cli.parser('prepare', sys.modules[execute.__module__].__doc__ or '')
     flags.add_argument('--dry_run', nargs='?', const='True', default='False', choices=['True', 'False'],
-                       help='write the file of the Dataflow job and submit nothing')
+                       help='write the Dataflow job\'s file without submitting it')
     return flags
 
 
@@ -150,7 +150,7 @@ def main(argv=None) -> None:
 
     def work():
         if not dataflow.read(rest):
-            raise UserError('--dry_run writes the file of a Dataflow job; give --runner DataflowRunner with it.')
+            raise UserError('--dry_run writes the file of a Dataflow job. Give --runner DataflowRunner with it.')
         dry_run(cli.open_pipeline(args, rest))
     cli.run_command(work)
 

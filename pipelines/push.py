@@ -1,12 +1,12 @@
-"""Pushes a blessed model to where TensorFlow Serving finds it; lists what was pushed; goes back to the one before.
+"""Push a blessed model to where TensorFlow Serving finds it; list what was pushed; roll back to the version before.
 
     python -m pipelines.push
     python -m pipelines.push --set push.destination=gs://bucket/models/translation
     python -m pipelines.push --list
     python -m pipelines.push --rollback
 
-Only a model blessed by evaluation and by infra validation is pushed. TFX's Pusher takes a blessing it was not
-given for granted; here a missing one means no push.
+Only a model blessed by both evaluation and infra validation is pushed. TFX's Pusher takes a missing blessing for given;
+here it blocks the push.
 """
 import json
 import os
@@ -17,7 +17,7 @@ from data_prep import UserError
 from pipelines.core import cli, stage
 from pipelines.serving.layout import FORMAT
 
-if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
 
@@ -41,7 +41,7 @@ def execute(context: stage.Context) -> None:
 
 
 def _write_kit(context: stage.Context, path: str, destination: str) -> str:
-    """Writes the serving kit; that its place is closed to us is no reason to call the push failed."""
+    """Write the serving kit; the push succeeds even if the kit cannot be written."""
     import tensorflow as tf
 
     from pipelines.serving import kit as serving_kit
@@ -49,13 +49,13 @@ def _write_kit(context: stage.Context, path: str, destination: str) -> str:
         kit = serving_kit.write(path, destination, context.pipeline.command('push'))
     except tf.errors.OpError as error:
         return f'the serving kit could not be written beside it ({error.message}).'
-    return f'{os.path.join(kit, "README.md")} says how.'
+    return f'{os.path.join(kit, "README.md")} says how to serve it.'
 
 
 def is_up_to_date(outputs: dict) -> bool:
-    """Whether these outputs are of the last push to their destination, so that pushing again changes nothing.
+    """Return whether these outputs are of the last push to their destination, so that pushing again changes nothing.
 
-    A rollback since then does not count: it stands until another model is pushed.
+    A rollback since then is kept: it stands until another model is pushed.
     """
     from pipelines.serving import pusher
     pushed = outputs['pushed_model'].properties
@@ -63,26 +63,26 @@ def is_up_to_date(outputs: dict) -> bool:
     pushes = [version for version in found if 'rolled_back_to' not in version.record]
     current = bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
     if current and pushes[-1] is not found[-1]:
-        print(f'push: version {pushed["version"]} was rolled back, and stays so until another model is pushed; remove '
+        print(f'push: version {pushed["version"]} was rolled back and stays so until another model is pushed. Remove '
               f'{outputs["pushed_model"].uri} to push it again.', flush=True)
     return current
 
 
 def destination_of(config: 'Config', root: str) -> str:
-    """The folder serving watches: `push.destination`, or one below the pipeline root."""
+    """Return the folder serving watches: `push.destination`, or one below the pipeline root."""
     return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
 
 
 def check_blessings(inputs: dict) -> None:
-    """The gate: a model passes with both blessings, and with nothing less.
+    """Refuse a model that lacks either blessing.
 
     Raises:
-      UserError: with the reasons in words, those of evaluation and of infra validation.
+      UserError: with the reasons given by evaluation and infra validation.
     """
     objections = [*_objections('blessed by evaluation', inputs['blessing'].uri, 'BLESSED', 'NOT_BLESSED',
                                'train it further or change evaluate.thresholds'),
                   *_objections('blessed by infra validation', inputs['infra_blessing'].uri, 'INFRA_BLESSED',
-                               'INFRA_NOT_BLESSED', 'mend what keeps it from being served and export it again')]
+                               'INFRA_NOT_BLESSED', 'fix what keeps it from being served and export it again')]
     if objections:
         raise UserError(f'not pushed: {"; and ".join(objections)}.')
 
@@ -103,25 +103,25 @@ def _objections(what: str, folder: str, positive: str, negative: str, remedy: st
 
 
 def _check_unchanged(key: str, artifact) -> None:
-    """Refuses what was edited after the blessing: it speaks of other bytes."""
+    """Refuse a model or blessing edited since the check, which covered other bytes."""
     from pipelines.core import artifacts
     if artifacts.digest(artifact.uri) != artifact.digest:
         raise UserError(f'not pushed: {artifact.uri} was changed after the pipeline wrote it, so this {key} is '
-                        'not the one that was checked; remove that folder and run the pipeline again.')
+                        'not the one that was checked. Remove that folder and run the pipeline again.')
 
 
 STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
                     outputs={'pushed_model': 'PushedModel'}, sections=('push',),
-                    extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # a part of the destination
+                    extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # part of the destination
                     is_up_to_date=is_up_to_date)
 
 
 def show(destination: str) -> None:
-    """Prints the versions in a destination, newest first, and checks the files of each."""
+    """Print the versions in a destination, newest first, and check the files of each."""
     from pipelines.serving import pusher
     found = pusher.versions(destination)
     if not found:
-        raise UserError(f'Nothing has been pushed to {destination}; run `python -m pipelines.push` first.')
+        raise UserError(f'Nothing has been pushed to {destination}. Run `python -m pipelines.push` first.')
     print(f'{destination} holds {len(found)} version{"s" if len(found) > 1 else ""}, newest first:')
     for version in reversed(found):
         lineage = version.record.get('lineage', {})
@@ -136,7 +136,7 @@ def show(destination: str) -> None:
 
 
 def roll_back(destination: str) -> None:
-    """Goes back to the model served before, and says so."""
+    """Go back to the model served before, and print its version."""
     from pipelines.serving import pusher
     path = pusher.rollback(destination)
     record = pusher.verify(path)
@@ -147,14 +147,14 @@ def roll_back(destination: str) -> None:
 def main(argv=None) -> None:
     flags = cli.parser('push', __doc__)
     instead = flags.add_mutually_exclusive_group()
-    instead.add_argument('--list', action='store_true', help='show what was pushed, and check its files')
-    instead.add_argument('--rollback', action='store_true', help='serve the model that was served before this one')
+    instead.add_argument('--list', action='store_true', help='list the pushed versions and check their files')
+    instead.add_argument('--rollback', action='store_true', help='serve the version that was served before')
     args, rest = flags.parse_known_args(argv)
     if not (args.list or args.rollback) or args.explain:
         cli.main(STAGE, flags, argv)
         return
     if rest:
-        flags.error(f'unknown argument {rest[0]}')
+        flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     def work():
         pipeline = cli.open_pipeline(args)

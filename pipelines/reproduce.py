@@ -1,13 +1,13 @@
-"""Makes a table or a figure of the papers again, and says whether what the paper claims of it shows.
+"""Reproduce a table or figure of a paper, and check the paper's claims about it.
 
     python -m pipelines.reproduce --list
     python -m pipelines.reproduce prelu/fig3 --data DIR
     python -m pipelines.reproduce transformer/table3_a --scale paper --data DIR --set train.strategy=mirrored
     python -m pipelines.reproduce --publish docs/results
 
-Every setting is run by the stages' own commands, which are shown; what was run before is not run again. Leaves
-`page.html`, one page that needs no network, with its pictures and `found.json`, in `runs/reproduce/<paper>/<item>`.
-With --publish nothing is run: pages of what was run before are written as Markdown, without other people's data.
+Each setting is run by the stages' own commands, which are printed; finished runs are not repeated. The result is
+`page.html`, one self-contained page, with its images and `found.json`, in `runs/reproduce/<paper>/<item>`.
+--publish runs nothing; it writes pages of the finished items as Markdown, without third-party data.
 """
 import argparse
 import os
@@ -18,8 +18,10 @@ from pipelines.core import cli
 
 
 def listing(name: str = '') -> None:
-    """Prints a line for each item: its name, its title and how long it takes; of items whose name begins with `name`
-    also what they need, and the paper's numbers."""
+    """Print a line for each item: its name, title and duration.
+
+    For items whose name begins with `name`, also print what data they need and the paper's numbers.
+    """
     from rich.console import Console
     from rich.padding import Padding
 
@@ -48,16 +50,16 @@ def listing(name: str = '') -> None:
 def main(argv=None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.reproduce', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list the beginning of one')
-    flags.add_argument('--list', action='store_true', help='name every table and figure, and leave')
+    flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list, its beginning')
+    flags.add_argument('--list', action='store_true', help='list every table and figure, then exit')
     flags.add_argument('--scale', choices=('small', 'paper'), default='small',
-                       help='small (the default): two cores, a quarter of an hour; paper: the paper\'s own')
-    flags.add_argument('--data', metavar='PATH', default='', help='the data the item needs')
+                       help='small (the default): 15 minutes on two cores; paper: the paper\'s own setting')
+    flags.add_argument('--data', metavar='PATH', default='', help='data for the item, if it needs any')
     flags.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
                        help='override one value in every run; may be repeated')
     flags.add_argument('--out', metavar='DIR', default=os.path.join('runs', 'reproduce'),
                        help='where pages and runs go (default: runs/reproduce)')
-    flags.add_argument('--publish', metavar='DIR', help='write the pages of what was run into DIR, and leave')
+    flags.add_argument('--publish', metavar='DIR', help='write the pages of finished items into DIR, then exit')
     args = flags.parse_args(argv)
     if not (args.item or args.list or args.publish):
         flags.error('name an item, or give --list or --publish')
@@ -73,12 +75,12 @@ def main(argv=None) -> None:
 
 
 def reproduce(args: argparse.Namespace) -> None:
-    """Runs an item, writes its page and prints the verdicts."""
+    """Run an item, write its page and print the verdict on each claim."""
     cli.quiet_libraries()
     from pipelines.reproduction import experiments, results, running
     experiment = experiments.load(args.item)
     if experiment.instead:
-        raise UserError(f'{experiment.name} is not run: {experiment.instead}')
+        raise UserError(f'{experiment.name} cannot be run: {experiment.instead}')
     paper, out = experiment.name.partition('/')[0], os.path.join(args.out, experiment.name)
     runs = running.run(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
                        os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
@@ -90,7 +92,7 @@ def reproduce(args: argparse.Namespace) -> None:
 
 
 def publish(runs: str, folder: str) -> None:
-    """Publishes what was run below `runs` as pages of `folder`."""
+    """Publish the finished items below `runs` as pages of `folder`."""
     cli.quiet_libraries()
     from pipelines.reproduction import publishing
     for name in publishing.publish(runs, folder):

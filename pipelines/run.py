@@ -1,8 +1,8 @@
-"""The whole pipeline: raw data in, a gated and pushed SavedModel out. Stages with nothing new to do are skipped.
+"""Run the whole pipeline: raw data in, a gated and pushed SavedModel out. Stages that are up to date are skipped.
 
-    python -m pipelines.run
-    python -m pipelines.run --config my.yaml
-    python -m pipelines.run --list
+python -m pipelines.run
+python -m pipelines.run --config my.yaml
+python -m pipelines.run --list
 """
 import os
 import shutil
@@ -12,15 +12,15 @@ import typing
 
 from pipelines.core import cli, commands, shipped, stage
 
-if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
 
 def main(argv=None) -> None:
     flags = cli.parser('run', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
-                       help='how replicas are distributed (train.strategy)')
-    flags.add_argument('--list', action='store_true', help='show the configurations that ship with the project')
+                       help='distribution of replicas (train.strategy)')
+    flags.add_argument('--list', action='store_true', help='list the shipped configurations')
     args, rest = flags.parse_known_args(argv)
     if args.list:
         return cli.run_command(lambda: print(shipped.listing(shutil.get_terminal_size((120, 24)).columns)))
@@ -36,7 +36,7 @@ def main(argv=None) -> None:
         for name in stage.STAGES:
             outputs = pipeline.run(stage.get(name, pipeline.config))
             if not outputs:
-                print(f'run: {name} is done; the chief goes on.', flush=True)
+                print(f'run: {name} is done; the chief continues.', flush=True)
                 return
             results.update(outputs)
         summary(pipeline, results, time.monotonic() - started)
@@ -44,18 +44,18 @@ def main(argv=None) -> None:
 
 
 def summary(pipeline, results: dict, seconds: float) -> None:
-    """What was left where, what the model answers to a few unseen inputs, and what to type next."""
+    """Print where outputs are, the model's predictions for a few unseen inputs, and the next commands to type."""
     from rich.console import Console
     from rich.table import Table
 
     from pipelines.serving import saved_model
-    console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is no style
+    console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is not markup
     pushed = results['pushed_model'].properties
-    pairs = pipeline.config.data_spec.task == 'try_on'  # whose pictures a table cannot show
+    pairs = pipeline.config.data_spec.task == 'try_on'  # outputs are images, which a table cannot show
     inputs, shown, references = ([], [], []) if pairs else unseen(pipeline.config, results['examples'].uri)
     if inputs:
         model = saved_model.load(pushed['path'])
-        table = Table('input', 'the pushed model says', 'reference', title='Unseen inputs', title_justify='left')
+        table = Table('input', 'pushed model\'s output', 'reference', title='Unseen inputs', title_justify='left')
         for source, reference, answer in zip(shown, references, saved_model.run(model, inputs)):
             table.add_row(source, answer['answers'][0], reference)
         console.print(table)
@@ -81,7 +81,7 @@ def _shown(path: str) -> str:
 
 
 def unseen(config: 'Config', examples: str, count: int = 6):
-    """Inputs spread evenly over the held-out split, what to show of each, and references."""
+    """Return inputs spread evenly over the held-out split, what to show of each, and references."""
     from data_prep.core import records
     split = records.open_split(examples, config.evaluate.split)
     step = max(1, len(split) // count)

@@ -1,12 +1,12 @@
-"""Serves pushed models without Docker: TensorFlow Serving's REST and gRPC, and a page to try each model on.
+"""Serve pushed models without Docker: TensorFlow Serving's REST and gRPC, and a web page to try each model.
 
     python -m pipelines.serve
     python -m pipelines.serve demo_translation
     python -m pipelines.serve runs/demo_images/serving/demo_images --rest_port 9001
 
-Without names, everything that pipelines below `runs/` have pushed is served, also what they push later. A push or a
-rollback takes over within seconds; no request fails by it. Ctrl-C or SIGTERM ends the server once all requests are
-answered.
+Without names, every model that pipelines below `runs/` have pushed is served, including later pushes. A push or a
+rollback takes effect within seconds, and no request fails because of it. Ctrl-C or SIGTERM stops the server after all
+pending requests are answered.
 """
 import argparse
 import os
@@ -55,35 +55,37 @@ def _parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog='python -m pipelines.serve', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('models', nargs='*', metavar='MODEL',
-                       help='names of runs, or folders that were pushed to (default: all below --runs)')
-    flags.add_argument('--runs', metavar='DIR', default='runs', help='where pipelines are (default: runs)')
-    flags.add_argument('--host', default='127.0.0.1', help='address to listen on (default: 127.0.0.1, this machine '
-                       'alone); any other lets others ask, without passwords: see SECURITY.md')
-    flags.add_argument('--rest_port', type=int, default=8501, help='REST and the page (default: 8501)')
-    flags.add_argument('--grpc_port', type=int, default=8500, help='gRPC (default: 8500)')
+                       help='names of runs, or folders of pushed versions (default: all below --runs)')
+    flags.add_argument('--runs', metavar='DIR', default='runs', help='folder of pipelines (default: runs)')
+    flags.add_argument('--host', default='127.0.0.1', help='address to listen on (default: 127.0.0.1, only this '
+                       'machine); any other gives everyone access without a password: see SECURITY.md')
+    flags.add_argument('--rest_port', type=int, default=8501, help='port of REST and the page (default: 8501)')
+    flags.add_argument('--grpc_port', type=int, default=8500, help='port of gRPC (default: 8500)')
     flags.add_argument('--allow_host', metavar='NAME', action='append', default=[],
-                       help='a name by which the server is reached, as of a proxy before it; may be repeated')
-    flags.add_argument('--keep', type=cli.positive, default=1, help='newest versions of a model that stay loaded '
+                       help='host name the server is reached by, for example a proxy\'s; may be repeated')
+    flags.add_argument('--keep', type=cli.positive, default=1, help='newest versions of a model kept loaded '
                        '(default: 1)')
     flags.add_argument('--label', metavar='MODEL:LABEL=VERSION', action='append', default=[],
-                       help='a label of a version, which then stays loaded; may be repeated')
+                       help='label for a version, which stays loaded; may be repeated')
     flags.add_argument('--samples', metavar='DIR', default='', help='a folder of people and garments in VITON-HD\'s '
-                       'layout, shown on the page beside the made ones')
-    flags.add_argument('--max_batch', type=cli.positive, default=64, help='rows computed together (default: 64)')
-    flags.add_argument('--batch_milliseconds', type=float, default=2, help='a request waits so long for others '
+                       'layout, shown on the page beside the generated ones')
+    flags.add_argument('--max_batch', type=cli.positive, default=64, help='rows per batch (default: 64)')
+    flags.add_argument('--batch_milliseconds', type=float, default=2, help='time a request waits to join a batch '
                        '(default: 2)')
-    flags.add_argument('--max_queue', type=cli.positive, default=1024, help='rows of a model that may wait; more get '
-                       '429 (default: 1024)')
-    flags.add_argument('--max_body_mb', type=cli.positive, default=64, help='a larger body gets 413 (default: 64)')
-    flags.add_argument('--wait_seconds', type=float, default=30, help='a request that waited so long gets 503 '
+    flags.add_argument('--max_queue', type=cli.positive, default=1024, help='rows that may wait for a model; '
+                       'further ones get 429 (default: 1024)')
+    flags.add_argument('--max_body_mb', type=cli.positive, default=64, help='larger bodies get 413 (default: 64)')
+    flags.add_argument('--wait_seconds', type=float, default=30, help='a request that waits longer gets 503 '
                        '(default: 30)')
-    flags.add_argument('--drain_seconds', type=float, default=30, help='time to answer at the end (default: 30)')
-    flags.add_argument('--poll_seconds', type=float, default=1, help='between looks for new versions (default: 1)')
+    flags.add_argument('--drain_seconds', type=float, default=30, help='time to answer pending requests on exit '
+                       '(default: 30)')
+    flags.add_argument('--poll_seconds', type=float, default=1, help='interval between checks for new versions '
+                       '(default: 1)')
     return flags
 
 
 def _destination(name: str, runs: str) -> str:
-    """The folder of versions that a MODEL means.
+    """Return the folder of versions that a MODEL names.
 
     Raises:
       UserError: there is none.
@@ -95,7 +97,7 @@ def _destination(name: str, runs: str) -> str:
         return run[name]
     if artifacts.version_folders(name):
         return name.rstrip('/')
-    known = f'; pushed are {", ".join(run)}' if run else ''
+    known = f'; pushed models: {", ".join(run)}' if run else ''
     raise UserError(f'MODEL {name}: neither a pushed model nor a folder of versions{known}. '
                     f'`python -m pipelines.run --config {os.path.basename(name) or name}` trains and pushes a '
                     'configuration of that name.')
@@ -107,7 +109,7 @@ def _labels(given: list[str]) -> dict[str, dict[str, int]]:
         model, colon, rest = each.rpartition(':')
         label, equals, version = rest.partition('=')
         if not (model and colon and label and equals and version.isdecimal()):
-            raise UserError(f'--label {each}: write MODEL:LABEL=VERSION, as translation:stable=1763722800.')
+            raise UserError(f'--label {each}: write MODEL:LABEL=VERSION, for example translation:stable=1763722800.')
         labels.setdefault(model, {})[label] = int(version)
     return labels
 
@@ -118,8 +120,8 @@ def _announce(server) -> None:
     print(f'serve: page and REST at {server.addresses["rest"]}, gRPC at {server.addresses["grpc"]}; Ctrl-C ends it.',
           flush=True)
     if not access.is_loopback(host):
-        print(f'serve: --host {host} lets every machine that reaches this one ask these models: there are no passwords '
-              'and no encryption. SECURITY.md says what to put before it.', flush=True)
+        print(f'serve: --host {host} gives every machine that reaches this one access to the models: there are no '
+              'passwords and no encryption. SECURITY.md says what to put in front of it.', flush=True)
 
 
 if __name__ == '__main__':

@@ -1,7 +1,7 @@
-"""Trains the model of a configuration, and resumes exactly where a killed run stopped.
+"""Train the model of a configuration, or resume exactly where a killed run stopped.
 
-    python -m pipelines.train --strategy mirrored
-    python -m pipelines.train --config my.yaml --set train.steps=20000
+python -m pipelines.train --strategy mirrored
+python -m pipelines.train --config my.yaml --set train.steps=20000
 """
 import dataclasses
 import sys
@@ -9,7 +9,7 @@ import typing
 
 from pipelines.core import cli, stage
 
-if typing.TYPE_CHECKING:  # a command imports little before its flags are read
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
 
@@ -23,17 +23,17 @@ def check(config: 'Config') -> None:
     from data_prep import UserError
     from pipelines.training import hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
-        raise UserError(f'{config.model_spec.name} is not trained; run `python -m pipelines.{name}`.')
+        raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
     strategy.check(config.train)
     hybrid_parallel.check(config)
     given_weights(config)
 
 
 def given_weights(config: 'Config') -> list[str]:
-    """The files of weights that training reads: what it starts from, and what its losses ask.
+    """Return the weight files that training reads: initial weights, and networks its losses use.
 
     Raises:
-      UserError, ModelError: one is not there, or none is named that is needed.
+      UserError, ModelError: one does not exist, or a required one is not named.
     """
     import tensorflow as tf
 
@@ -42,12 +42,12 @@ def given_weights(config: 'Config') -> list[str]:
     asked: list[str] = config.model_spec.files(config.model)
     for path in asked:
         if not tf.io.gfile.exists(path) and not tf.io.gfile.exists(f'{path}.index'):
-            raise UserError(f'{path}: there is no such file; give the weights the losses ask, or do without.')
+            raise UserError(f'{path} not found. Give the loss network\'s weights, or set its loss weight to 0.')
     return [*checkpoints.sources(config.train.init_from, config.model_spec), *asked]
 
 
 def initial_weights(pipeline) -> dict:
-    """Their sizes and times."""
+    """Return sizes and times of those files."""
     import tensorflow as tf
     found = {}
     for path in given_weights(pipeline.config):
@@ -69,7 +69,7 @@ STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 
 def main(argv=None) -> None:
     flags = cli.parser('train', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
-                       help='how replicas are distributed (train.strategy)')
+                       help='distribution of replicas (train.strategy)')
     cli.main(STAGE, flags, argv)
 
 

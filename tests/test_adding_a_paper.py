@@ -55,8 +55,8 @@ def test_the_page_leads_to_a_pushed_model(write, tmp_path):
 
 @pytest.mark.parametrize('change, said', [
     (('build, loss_fn, optimizers =', 'def discriminator(config):\n    return {}\n\n\nbuild, loss_fn, optimizers ='),
-     r'has discriminator, which nothing asks for; did you mean discriminators\?'),
-    (('UNIT, METRICS =', 'UNIT, METRIC ='), r'has METRIC, which nothing asks for; did you mean METRICS\?'),
+     r'has discriminator, which nothing uses\. Did you mean discriminators\?'),
+    (('UNIT, METRICS =', 'UNIT, METRIC ='), r'has METRIC, which nothing uses\. Did you mean METRICS\?'),
     (('build, loss_fn, optimizers =', 'build, loss, optimizers ='), 'has no loss_fn, so it cannot be a model section'),
     (('SERVING =', 'SERVED ='), 'has no SERVING'),
     (("'keras_models.image.serving'", "'keras_models.image.nothing'"), r"SERVING = 'keras_models\.image\.nothing', and "

@@ -68,5 +68,5 @@ def test_the_page_has_every_layer_and_the_pictures_are_beside_it(config_file, tm
     command.main(['--config', config_file, '--set', 'train.steps=5', '--pipeline_root', str(tmp_path / 'runs'),
                     '--out', str(tmp_path / 'again'), '--target', 'A1 B2', 'a1 b2 c3'])
     assert (tmp_path / 'again' / 'attention.html').read_text() == text
-    with pytest.raises(UserError, match='nothing the model can see'):
+    with pytest.raises(UserError, match='holds no subword of the model'):
         attention.look(made, ' ')

@@ -103,7 +103,7 @@ def test_a_baseline_of_an_earlier_version_is_named_with_what_to_do(tmp_path):
     baseline = tmp_path / 'baseline' / 'Format-Serving'
     shutil.copytree(pusher.publish(str(saved), str(tmp_path / 'older'), {}), baseline)
     resolved = config.load('learning_machine_nim', ['model.game=nim'])
-    with pytest.raises(UserError, match='^.*/baseline was exported by an earlier version .*; remove it'):
+    with pytest.raises(UserError, match=r'^.*/baseline was exported by an earlier version .*\. Remove it'):
         evaluate.write_predictions(resolved, types.SimpleNamespace(), {
             'candidate': candidate, 'baseline': str(baseline)}, str(tmp_path / 'predictions'))
     assert not (tmp_path / 'predictions').exists()

@@ -229,15 +229,15 @@ FIRST = {'text': 'Split-train/part-000-00000', 'images': 'Split-train/part-00000
 DAMAGE = [(kind, what, *rest) for kind, first in FIRST.items() for what, *rest in (
     ('no manifest', change('manifest.json', gone), 'has no manifest.json'),
     ('half a manifest', change('manifest.json', lambda data: data[:len(data) // 2]), 'manifest.json is damaged'),
-    ('no shard', change(f'{first}.tfrecord', gone), 'tfrecord is missing though the manifest lists it'),
-    ('a shard cut', change(f'{first}.tfrecord', lambda data: data[:-1]), r'tfrecord has [\d,]+ bytes, its manifest'),
+    ('no shard', change(f'{first}.tfrecord', gone), 'tfrecord is missing although the manifest lists it'),
+    ('a shard cut', change(f'{first}.tfrecord', lambda data: data[:-1]), r'tfrecord has [\d,]+ bytes, but its'),
     ('records altered', alter_records, r'tfrecord, record \d+ at byte \d+: the bytes are not those that were written'),
-    ('no index', change(f'{first}.index.npy', gone), 'index.npy is missing though the manifest lists it'),
-    ('an index altered', change(f'{first}.index.npy', flipped), 'index.npy is not the index that was written'))]
+    ('no index', change(f'{first}.index.npy', gone), 'index.npy is missing although the manifest lists it'),
+    ('an index altered', change(f'{first}.index.npy', flipped), 'index.npy was changed'))]
 DAMAGE += [
     ('text', 'other subwords', change('subwords.model', flipped), 'subwords.model is not the tokenizer this data set'),
     ('text', 'no subwords', change('subwords.model', gone), 'subwords.model is missing'),
-    ('images', 'other pixels', change('pixels.npz', flipped), 'pixels.npz is missing or not what was written')]
+    ('images', 'other pixels', change('pixels.npz', flipped), 'pixels.npz is missing or was changed')]
 
 
 @pytest.mark.parametrize('kind, damage, message', [(kind, *rest) for kind, _, *rest in DAMAGE],

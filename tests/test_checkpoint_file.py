@@ -125,7 +125,7 @@ def test_an_unknown_type(path):
 
 def refused(path: str, data: bytes, what: str) -> None:
     pathlib.Path(f'{path}.index').write_bytes(data)
-    with pytest.raises(ModelError, match=rf'weights.index is damaged, or no index of a checkpoint \({what}'):
+    with pytest.raises(ModelError, match=rf'weights.index is damaged, or is not an index of a checkpoint \({what}'):
         Reader(path)
 
 
@@ -138,7 +138,7 @@ def test_an_index_without_its_end(path):
 def test_a_block_that_is_compressed_or_cut_short(path):
     data = pathlib.Path(f'{path}.index').read_bytes()
     [(offset, size)] = checkpoint_file._blocks(data)
-    what, end = 'a block is cut short or compressed', offset + size
+    what, end = 'a block is truncated or compressed', offset + size
     refused(path, data[:end] + b'\1' + data[end + 1:], what)
     footer = varint(0) + varint(0) + varint(len(data)) + varint(9)
     refused(path, data[:-FOOTER] + footer.ljust(FOOTER - 8, b'\0') + data[-8:], what)
@@ -162,7 +162,7 @@ def test_files_that_are_missing(path, tmp_path):
     with pytest.raises(ModelError, match='nowhere.index cannot be read'):
         Reader(str(tmp_path / 'nowhere'))
     reader = Reader(path)
-    with pytest.raises(ModelError, match="weights.index knows no 'other'"):
+    with pytest.raises(ModelError, match="weights.index has no 'other'"):
         reader.get_tensor('other')
     pathlib.Path(f'{path}.data-00000-of-00001').unlink()
     with pytest.raises(ModelError, match='weights.data-00000-of-00001 cannot be read'):

@@ -86,7 +86,7 @@ def test_a_write_that_ends_anywhere_leaves_a_good_one(written, tmp_path, capsys)
         assert step == value(path) == (3 if counts else 2), moment
         said = capsys.readouterr().out
         unfinished = not counts and (folder / 'damaged-ckpt-3.index').exists()
-        assert ('ckpt-3 is not used: there is no ckpt-3.sha256' in said) == unfinished == bool(said), moment
+        assert ('ckpt-3 is damaged: ckpt-3.sha256 is missing' in said) == unfinished == bool(said), moment
         write(folder, 4)
         aside = [name for name in names(folder) if name.startswith('damaged')]
         assert names(folder) == ['checkpoint', *whole(step, 4), *aside], moment
@@ -124,13 +124,14 @@ def test_the_calls_are_those_tensorflow_makes(written, tmp_path, monkeypatch, in
 
 
 @pytest.mark.parametrize('damage, message', [
-    (lambda path: os.truncate(path + DATA, 1000), f'ckpt-2{DATA} is not the file that was written (SHA-256 differs)'),
-    (lambda path: flip(path + DATA), f'ckpt-2{DATA} is not the file that was written (SHA-256 differs)'),
-    (lambda path: flip(path + INDEX), 'ckpt-2.index is not the file that was written (SHA-256 differs)'),
+    (lambda path: os.truncate(path + DATA, 1000),
+     f'ckpt-2{DATA} has changed since it was written (its SHA-256 differs)'),
+    (lambda path: flip(path + DATA), f'ckpt-2{DATA} has changed since it was written (its SHA-256 differs)'),
+    (lambda path: flip(path + INDEX), 'ckpt-2.index has changed since it was written (its SHA-256 differs)'),
     (lambda path: flip(path + '.sha256'), 'ckpt-2'),
     (lambda path: os.remove(path + DATA), f'ckpt-2{DATA} is missing'),
     (lambda path: os.remove(path + INDEX), 'ckpt-2.index is missing'),
-    (lambda path: os.remove(path + '.sha256'), 'there is no ckpt-2.sha256'),
+    (lambda path: os.remove(path + '.sha256'), 'ckpt-2.sha256 is missing'),
     (lambda path: os.truncate(path + '.sha256', 0), 'ckpt-2.sha256 cannot be read'),
     (lambda path: open(path + '.sha256', 'w').write('[1]'), 'ckpt-2.sha256 cannot be read'),
     (lambda path: shutil.copy(path + DATA, path + DATA.replace('1', '2')), 'ckpt-2.data-00000-of-00002 is not the')],
@@ -142,8 +143,8 @@ def test_a_damaged_newest_one_is_named_set_aside_and_the_one_before_is_used(writ
     left = {name.removeprefix('ckpt-2'): (folder / name).read_bytes() for name in names(folder) if 'ckpt-2' in name}
     assert checkpoints.newest_intact([str(folder)], 2) == [str(folder / 'ckpt-1')]
     said = capsys.readouterr().out
-    assert said.startswith(f'{folder}/ckpt-2 is not used: {message}') and said.count('\n') == 1
-    assert said.endswith('it is set aside as damaged-ckpt-2, and the one before is used.\n')
+    assert said.startswith(f'{folder}/ckpt-2 is damaged: {message}') and said.count('\n') == 1
+    assert said.endswith('It is set aside as damaged-ckpt-2, and the one before is used.\n')
     assert {suffix: (folder / f'damaged-ckpt-2{suffix}').read_bytes() for suffix in left} == left
     assert checkpoints.newest_intact([str(folder)], 2) == [str(folder / 'ckpt-1')] and not capsys.readouterr().out
 

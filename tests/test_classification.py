@@ -241,12 +241,12 @@ def test_what_cannot_be_fused_is_refused_by_name(tmp_path):
 
 
 def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(ModelError, match='a picture of 10 pixels has no room for a crop of 12'):
+    with pytest.raises(ModelError, match='an image of 10 pixels is smaller than a crop of 12'):
         serving(Inference(scales=[16, 10]))
     with pytest.raises(ModelError, match='model.classes is 9, and the data set has 7'):
         classifiers.serving(tiny_classifier.randomised(Config(9)), Config(9), Inference(), Assets(7), False)
     for wrong in (['dense', 'dense'], [], ['dense', 'half_crop']):
         with pytest.raises(ValueError, match='single, ten_crop, multi_crop, dense, each once'):
             Inference(views=wrong)
-    with pytest.raises(ValueError, match='scales are sides'):
+    with pytest.raises(ValueError, match='scales must be sides'):
         Inference(scales=[0])

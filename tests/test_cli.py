@@ -34,7 +34,7 @@ def test_explain_asks_for_nothing_and_makes_nothing(name, tmp_path, monkeypatch,
     ('steps=10', 'train.steps'), ('train:steps=10', 'train.steps'), ('train.stpes=10', 'train.steps'),
     ('trainn.steps=10', 'train'), ('d_model=8', 'model.d_model')])
 def test_a_key_that_is_nearly_right_gets_the_right_one(override, nearest):
-    with pytest.raises(UserError, match=rf'unknown key .*; did you mean {re.escape(nearest)}\?$'):
+    with pytest.raises(UserError, match=rf'unknown key .*\. Did you mean {re.escape(nearest)}\?$'):
         config.load(None, [override])
 
 
@@ -43,7 +43,7 @@ def test_blanks_around_a_value_mean_nothing():
 
 
 def test_a_root_that_cannot_be_made_is_a_sentence():
-    with pytest.raises(UserError, match='--pipeline_root /proc/nope: this folder cannot be made; choose another'):
+    with pytest.raises(UserError, match=r'--pipeline_root /proc/nope: this folder cannot be made\. Give another'):
         Pipeline(config.load(), '/proc/nope', []).metadata  # noqa: B018
 
 
@@ -56,13 +56,13 @@ def test_who_only_asks_trains_nothing(name, words, tmp_path, monkeypatch, capsys
         ASKED[name].main([*words, '--pipeline_root', str(tmp_path / 'root')])
     said = capsys.readouterr()
     assert left.value.code == 2 and 'started' not in said.out + said.err
-    assert re.search(r'has no finished (push|train) for this configuration; run `python -m pipelines\.run ', said.err)
+    assert re.search(r'has no finished (push|train) for this configuration\. Run `python -m pipelines\.run ', said.err)
 
 
 def test_features_of_a_model_of_text_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         features.main(['x.png', '--scales', '28', '--pipeline_root', str(tmp_path)])
-    assert 'demo_translation has no model of images; name a configuration that has' in capsys.readouterr().err
+    assert 'demo_translation has no image model. Name a configuration that has one' in capsys.readouterr().err
 
 
 def test_commands_name_the_interpreter_that_works(monkeypatch, tmp_path):
@@ -85,7 +85,7 @@ def test_a_missing_package_is_a_sentence(tmp_path):
     done = subprocess.run([sys.executable, '-S', '-m', 'pipelines.run'], cwd=tmp_path, capture_output=True, text=True,
                           env={'PYTHONPATH': str(ROOT), 'PATH': os.environ['PATH']})
     assert done.returncode == 2 and re.fullmatch(
-        rf'error: \w+ is not installed for {re.escape(sys.executable)}; run `make install`, .*\n', done.stderr)
+        rf'error: \w+ is not installed for {re.escape(sys.executable)}\. Run `make install`, .*\n', done.stderr)
 
 
 def test_a_missing_module_of_ours_is_no_users_mistake():

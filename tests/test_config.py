@@ -11,12 +11,12 @@ from pipelines.reproduction import experiments
 
 
 @pytest.mark.parametrize('override, message', [
-    ('train.stpes=3', r'unknown key train\.stpes; did you mean train\.steps\?'),
-    ('colour=red', 'unknown key colour; known are: data'),
+    ('train.stpes=3', r'unknown key train\.stpes\. Did you mean train\.steps\?'),
+    ('colour=red', 'unknown key colour. Known keys: data'),
     ('train.steps=abc', r"train\.steps must be int; it is 'abc'"),
     ('train.steps=true', r'train\.steps must be int; it is True'),
     ('train.steps=1.5', r'train\.steps must be int; it is 1\.5'),
-    ('train=3', 'train is a section and needs'),
+    ('train=3', 'train must be a section of'),
     ('model.norm=sideways', r"model\.norm must be Literal\['post', 'pre'\]; it is 'sideways'"),
     ('model.P_drop=[1]', r'model\.P_drop must be float'),
     ('input.buckets=[8,x]', r'input\.buckets must be list\[int\]'),
@@ -24,34 +24,34 @@ from pipelines.reproduction import experiments
     ('train.init_from=5', r'train\.init_from must be str \| list\[str\]; it is 5'),
     ('train.jit=5', r'train\.jit must be'),
     ('model.vocab_size=[]', r'model\.vocab_size must be int \| None; it is \[\]'),
-    ('model.h=5', r'model: d_model 32 is no multiple of h 5'),
-    ('model.module=os', r"model\.module must name a module of keras_models, .* it is 'os'"),
-    ('model.module=keras_models.transformer.os', r'there is no keras_models\.transformer\.os'),
-    ('model.module=keras_models.nothing', r'there is no keras_models\.nothing'),
+    ('model.h=5', r'model: d_model 32 is not a multiple of h 5'),
+    ('model.module=os', r"model\.module must be a module of keras_models, .* it is 'os'"),
+    ('model.module=keras_models.transformer.os', r'there is no module keras_models\.transformer\.os'),
+    ('model.module=keras_models.nothing', r'there is no module keras_models\.nothing'),
     ('model.module=keras_models.core.losses', 'keras_models.core.losses has no Config'),
     ('data.train=[]', 'data: train must list files'),
     ('train.checkpoint_every=0', r'train\.checkpoint_every must be more than 0; it is 0'),
     ('model.h=0', r'model\.h must be more than 0'),
     ('seed=-1', 'seed must be 0 or more'),
     ('data.max_dead_letters=10', 'max_dead_letters is a fraction'),
-    ('model.vocab_size=50', 'model.vocab_size 50 is less than data.vocab_size 90'),
+    ('model.vocab_size=50', 'model.vocab_size 50 is smaller than data.vocab_size 90'),
     ('model.beam_size=4', 'unknown key model.beam_size'),
-    ('inference.beam=4', r'unknown key inference\.beam; did you mean inference\.beam_size\?'),
-    ('input.crop=224', r'unknown key input\.crop; known are: buckets, rows'),
-    ('train.steps', 'write section.key=value'),
-    ('.steps=3', 'write section.key=value'),
-    ('train.steps.more=3', "'steps' holds a value, not keys"),
+    ('inference.beam=4', r'unknown key inference\.beam\. Did you mean inference\.beam_size\?'),
+    ('input.crop=224', r'unknown key input\.crop\. Known keys: buckets, rows'),
+    ('train.steps', 'Write section.key=value'),
+    ('.steps=3', 'Write section.key=value'),
+    ('train.steps.more=3', "'steps' is a single value, not a section"),
     ('train.steps=[', 'is not a YAML value'),
     ('train.steps=' + '[' * 9999, 'is not a YAML value'),
     ('seed=' + '9' * 5000, 'is not a YAML value'),
     ('seed=2147483648', r'seed must be a number up to 2,147,483,647'),
     ('input.buckets=[8, 9999999999]', r'input\.buckets must be a number up to'),
     ('model.P_drop=.nan', r'model\.P_drop must be a number'),
-    ('name=../elsewhere', r"name must be that of a folder; it is '\.\./elsewhere'"),
-    ('data.train=["a\\0b"]', 'a zero or half a character'),
-    ('data.train=["\\ud800"]', 'a zero or half a character'),
-    ('evaluate.thresholds={as_dict: {min: 1}}', r'evaluate\.thresholds\.as_dict: nothing here can have that name'),
-    ('evaluate.thresholds={bleu: {_locked: 1}}', r'evaluate\.thresholds\.bleu\._locked: nothing here'),
+    ('name=../elsewhere', r"name must be usable as a folder name; it is '\.\./elsewhere'"),
+    ('data.train=["a\\0b"]', 'a null character or an unpaired surrogate'),
+    ('data.train=["\\ud800"]', 'a null character or an unpaired surrogate'),
+    ('evaluate.thresholds={as_dict: {min: 1}}', r'evaluate\.thresholds\.as_dict: this name is reserved'),
+    ('evaluate.thresholds={bleu: {_locked: 1}}', r'evaluate\.thresholds\.bleu\._locked: this name is reserved'),
     ('tr\x1b[2Jain=1\n', r'unknown key tr\\x1b\[2Jain'),
 ])
 def test_a_mistake_is_one_sentence_that_names_it(config_file, override, message):
@@ -62,10 +62,10 @@ def test_a_mistake_is_one_sentence_that_names_it(config_file, override, message)
 
 @pytest.mark.parametrize('text, message', [
     (b'data: [', 'is not YAML'), (b'3', 'must hold `key: value` sections'), (b'\xff\xfe', 'is not UTF-8'),
-    (b'data: {module: data_prep.wmt}', 'model.module must name'), (b'data: 5', 'data.module must name'),
+    (b'data: {module: data_prep.wmt}', 'model.module must be'), (b'data: 5', 'data.module must be'),
     (b'!!python/object/apply:os.system ["true"]', 'is not YAML'), (b'a: &a [1]\nb: [*a, *a]', r'aliases \(\*name\)'),
     (b'seed: !!timestamp 2001-99-99', 'is not YAML'), (b'seed: !!float ""', 'is not YAML'),
-    (b'#' * (1 << 21), 'is over')])
+    (b'#' * (1 << 21), 'has over')])
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, message):
     path = tmp_path / 'odd.yaml'
     path.write_bytes(text)

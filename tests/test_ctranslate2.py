@@ -186,7 +186,7 @@ def test_lines_in_lines_out_without_tensorflow(finished):
     done = subprocess.run([sys.executable, '-c', script, path], input='\n'.join(lines) + '\n', capture_output=True,
                           text=True, timeout=120)
     assert done.stdout.split('\n')[:-1] == texts, done.stderr
-    assert done.stderr == f'line {len(lines)} is too long; only its beginning was read\n'
+    assert done.stderr == f'line {len(lines)} is too long; only its beginning was used\n'
 
     answers = translate.Translator(os.path.dirname(path))(lines)
     assert [answer['truncated'] for answer in answers] == expected['truncated']
@@ -220,7 +220,7 @@ def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, 
     monkeypatch.setattr(engine, 'Stacks', Shifted)
     context = stage.Context(pipeline.config, {**pipeline.outputs('prepare'), **pipeline.outputs('train')},
                             {'ctranslate2': str(tmp_path)}, [], {}, pipeline)
-    with pytest.raises(UserError, match=r'differs by .* from ours; install the version in requirements\.lock'):
+    with pytest.raises(UserError, match=r'differs by .* from ours\. Install the version in requirements\.lock'):
         export_ctranslate2.execute(context)
     assert os.listdir(tmp_path) == []
 

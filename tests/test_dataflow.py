@@ -34,25 +34,25 @@ def flags(**changes) -> list[str]:
 @pytest.mark.parametrize('changes, said', [
     ({'project': None}, '--project is missing'),
     ({'project': '123456789012'}, '--project 123456789012 is a project number'),
-    ({'project': 'My Project'}, "--project 'My Project' is no project id"),
-    ({'project': 'short'}, "--project 'short' is no project id"),
+    ({'project': 'My Project'}, "--project 'My Project' is not a project id"),
+    ({'project': 'short'}, "--project 'short' is not a project id"),
     ({'region': None}, '--region is missing'),
-    ({'region': 'us-central1-a'}, '--region us-central1-a is a zone: give its region, us-central1'),
+    ({'region': 'us-central1-a'}, '--region us-central1-a is a zone; give its region, us-central1'),
     ({'region': 'us-west-2'}, "--region 'us-west-2' is not the name of a region"),
     ({'temp_location': None}, '--temp_location is missing'),
     ({'temp_location': '/tmp/x'}, "--temp_location '/tmp/x' must be gs://BUCKET/FOLDER"),
     ({'temp_location': 'gs://bucket'}, "--temp_location 'gs://bucket' must be gs://BUCKET/FOLDER"),
-    ({'temp_location': 'gs://My_Bucket/tmp'}, "no bucket can be called 'My_Bucket'"),
-    ({'temp_location': 'gs://10.0.0.1/tmp'}, "no bucket can be called '10.0.0.1'"),
+    ({'temp_location': 'gs://My_Bucket/tmp'}, "'My_Bucket' is not a valid bucket name"),
+    ({'temp_location': 'gs://10.0.0.1/tmp'}, "'10.0.0.1' is not a valid bucket name"),
     ({'staging_location': 's3://bucket/tmp'}, "--staging_location 's3://bucket/tmp' must be gs://BUCKET/FOLDER"),
     ({'staging_location': 'gs://bucket/a@2'}, 'no digit or asterisk may follow an @'),
     ({'setup_file': 'nowhere/setup.py'}, '--setup_file: there is no file nowhere/setup.py'),
     ({'setup_file': 'README.md'}, "--setup_file 'README.md' must be a file named setup.py"),
     ({'sdk_container_image': 'https://x/y'}, "--sdk_container_image 'https://x/y' is not the name of an image"),
     ({'job_name': 'My Job'}, "--job_name 'My Job' must be lower-case"),
-    ({'template_location': 'gs://bucket/t'}, '--template_location saves a job that then does not run'),
+    ({'template_location': 'gs://bucket/t'}, '--template_location only saves the job without running it'),
     ({'num_workers': 'many'}, "--num_workers: invalid int value: 'many'"),
-    ({'project': None, 'projct': 'my-project'}, 'there is no flag --projct, neither here nor in Beam; did you mean '
+    ({'project': None, 'projct': 'my-project'}, '--projct is a flag of neither this command nor Beam; did you mean '
                                                 '--project?; --project is missing'),
 ])
 def test_what_dataflow_could_not_take_is_refused_by_name(changes, said):
@@ -63,8 +63,9 @@ def test_what_dataflow_could_not_take_is_refused_by_name(changes, said):
 def test_everything_that_stands_against_a_job_is_said_at_once():
     with pytest.raises(UserError) as refused:
         beam_flags.check(['--runner', 'dataflow', '--regoin', 'us-central1'], 'runs/here', KNOWN)
-    for said in ('there is no flag --regoin', 'did you mean --region?', '--project is missing', '--region is missing',
-                 '--temp_location is missing', "--pipeline_root 'runs/here' must be gs://BUCKET/FOLDER, since workers"):
+    for said in ('--regoin is a flag of neither', 'did you mean --region?', '--project is missing',
+                 '--region is missing', '--temp_location is missing',
+                 "--pipeline_root 'runs/here' must be gs://BUCKET/FOLDER, since workers"):
         assert said in str(refused.value)
 
 
@@ -95,7 +96,7 @@ def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
     done = subprocess.run([sys.executable, '-c', 'import sys; from pipelines.engines import dataflow; '
                            'print(dataflow.problems(dataflow.read(sys.argv[1:]), None))', *flags()],
                           cwd=tmp_path, env={'PYTHONPATH': str(tmp_path)}, capture_output=True, text=True)
-    assert done.stdout == ("['--setup_file and --sdk_container_image are missing: give one, or workers lack this "
+    assert done.stdout == ("['--setup_file and --sdk_container_image are missing; give one, or workers lack this "
                            "package']\n"), done.stderr
 
 
@@ -105,8 +106,8 @@ def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
     (['--runner', 'PortableRunner', '--job_endpoint', '127.0.0.1:9', '--environment_type', 'PROCESS'],
      'process_command is required for environment type PROCESS; --job_endpoint 127.0.0.1:9: no job service answers'),
     (['--direct_num_workers'], '--direct_num_workers: expected one argument'),
-    (['--dry_run'], '--dry_run is a flag of `python -m pipelines.prepare` alone'),
-    (['foo'], "'foo' is not a flag; for a configuration write --config foo")])
+    (['--dry_run'], '--dry_run is only a flag of `python -m pipelines.prepare`'),
+    (['foo'], "'foo' is not a flag; give a configuration as --config foo")])
 def test_other_runners_are_checked_too(given, said):
     with pytest.raises(UserError, match=re.escape(said)):
         beam_flags.check(given, None, KNOWN)
@@ -114,7 +115,7 @@ def test_other_runners_are_checked_too(given, said):
 
 def test_files_of_this_machine_are_refused():
     config = wmt.Config(train=['gs://b/a.en', 'a.de'], validation=['gs://b/v.tsv'], test=['/x/y.en', '/x/y.de'])
-    with pytest.raises(UserError, match=re.escape("data.train 'a.de'; data.test '/x/y.en' and 1 more; copy them")):
+    with pytest.raises(UserError, match=re.escape("data.train 'a.de'; data.test '/x/y.en' and 1 more. Copy them")):
         dataflow.check_data(config, wmt.SPLITS)
     dataflow.check_data(wmt.Config(folder='gs://b', **CLOUD_FILES), wmt.SPLITS)
 
@@ -129,7 +130,7 @@ def test_a_refusal_is_one_sentence_before_tensorflow_is_imported():
     assert 'pipelines.engines.beam_flags' in imports
     assert not {'tensorflow', 'pipelines.core.config'} & {*imports}
     alone = command('pipelines.prepare', '--dry_run')
-    assert alone.returncode == 2 and 'give --runner DataflowRunner with it' in alone.stderr
+    assert alone.returncode == 2 and 'Give --runner DataflowRunner with it' in alone.stderr
 
 
 def offline(folder: pathlib.Path, *args: str) -> subprocess.CompletedProcess:
@@ -165,7 +166,7 @@ def job_of(folder: pathlib.Path):
 def test_a_dry_run_says_what_would_run_where_and_records_nothing(dry):
     folder, said = dry
     assert 'nothing was submitted' in said and 'my-project, us-central1' in said and 'gs://bucket/root' in said
-    assert 'reading 5 files, which were not looked for' in said and 'prepare: started' not in said
+    assert 'reading 5 files, not checked to exist' in said and 'prepare: started' not in said
     path = re.search(r'^prepare: job file: (.*)$', said, re.M)[1]
     assert (folder / path).is_file()
     made = {str(file.relative_to(folder)) for file in folder.rglob('*') if file.is_file()}

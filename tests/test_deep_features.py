@@ -73,9 +73,9 @@ def test_scales_are_averaged_or_stacked_nets_are_stacked_and_length_is_one():
 
 
 def test_what_cannot_be_described_is_told():
-    with pytest.raises(ModelError, match='features at 11 pixels: a picture so small has no room for a crop of 12'):
+    with pytest.raises(ModelError, match='features at 11 pixels: the image is smaller than a crop of 12'):
         deep_features.describe([model()], PICTURES, [11])
-    with pytest.raises(ModelError, match='gives no features'):
+    with pytest.raises(ModelError, match='has no features'):
         deep_features.describe([object()], PICTURES, [16])
 
 
@@ -86,7 +86,7 @@ def test_a_split_takes_as_many_of_every_class_and_none_twice():
     rows = np.concatenate(parts)
     assert len({*rows}) == len(rows)
     assert not np.array_equal(parts[0], deep_features.splits(label, 30, 15, seed=4)[0])
-    with pytest.raises(ModelError, match='class 2 has 33 pictures, too few for 35'):
+    with pytest.raises(ModelError, match='class 2 has 33 images, too few for 35'):
         deep_features.splits(label, 35, 15, 0)
 
 

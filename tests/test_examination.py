@@ -88,10 +88,10 @@ def test_text_is_what_a_person_would_write():
     assert GO.name(3 * 5 + 2) == 'c4' and GO.name(25) == 'pass'
     for game, text in ((Nim(), '3 4'), (Nim(), '3 4 6'), (Nim(), '3 4 -1'), (NOUGHTS, 'x.o/x../..'), (NOUGHTS, 'x.o'),
                        (NOUGHTS, 'x.O/x../...'), (GO, 'x.o/x../...')):
-        with pytest.raises(ValueError, match='is no position; it must be'):
+        with pytest.raises(ValueError, match='is not a position; it must be'):
             game.read(text)
     for game, text in ((Nim(), 'b6'), (NOUGHTS, '0'), (GO, 'f1')):
-        with pytest.raises(ValueError, match='is no move'):
+        with pytest.raises(ValueError, match='is not a move'):
             game.move(text)
 
 
@@ -253,7 +253,7 @@ def test_a_served_model_is_told_the_game_with_all_of_its_options(tmp_path):
 
 
 def test_a_game_too_small_for_two_splits_is_refused(tmp_path):
-    with pytest.raises(UserError, match='data.validation_fraction 0.2 leaves no position for .*, of 1; give another'):
+    with pytest.raises(UserError, match=r'data.validation_fraction 0.2 leaves no position for .*, of 1\. Give another'):
         prepared(tmp_path, game='nim', options={'heaps': 1, 'highest': 1})
     assert not (tmp_path / records.MANIFEST).exists()
 
@@ -262,7 +262,7 @@ def test_a_game_too_small_for_two_splits_is_refused(tmp_path):
     ('data.options.haps=3', "data: options: nim has no 'haps'; it has heaps, highest, most"),
     ('data.options.heaps=2.5', 'data: options.heaps must be a whole number of 1 or more; it is 2.5'),
     ('data.options.most=0', 'data: options.most must be a whole number of 1 or more; it is 0'),
-    ('data.options.heaps=7', 'data: 7 heaps of 5 have more positions than the 100,000 that can be looked at'),
+    ('data.options.heaps=7', 'data: 7 heaps of 5 have more positions than the 100,000 that can be enumerated'),
     ('data.validation_fraction=1.0', 'data: validation_fraction must be between 0 and 1'),
     ('data.game=chess', "data.game must be .*it is 'chess'"),
     ('input.buckets=[8]', 'input: positions have no length')])

@@ -53,7 +53,7 @@ def test_the_first_lines_are_named_and_the_others_counted(capsys):
     said = capsys.readouterr()
     notes = said.err.splitlines()
     assert not said.out and [note.split()[2] for note in notes[:3]] == ['2', '3', '4']
-    assert notes[3:] == ['note: so are 2 more lines.']
+    assert notes[3:] == ['note: 2 more lines are also unlike it.']
     assert all('is unlike the training text: 0% of its character sequences' in note for note in notes[:3])
 
 

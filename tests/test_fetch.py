@@ -190,7 +190,7 @@ def test_a_busy_server_is_asked_again_after_the_time_it_names(tmp_path, waits, c
 
 
 @pytest.mark.parametrize('answer, fields, words, requests', [
-    (says(200, CONTENT, Content_Length='2000000'), {}, 'offers 2,000,000 bytes, and the published file has', 1),
+    (says(200, CONTENT, Content_Length='2000000'), {}, 'offers 2,000,000 bytes, but the published file has', 1),
     (says(200, CONTENT, Content_Length='1000'), {}, 'offers 1,000 bytes', 1),
     (says(200, CONTENT, Content_Length='1000'), {'size': None}, 'does not have the checksum', 6),
     (says(200, CONTENT, Content_Length='2000000'), {'size': None}, 'cut after', 6),
@@ -248,7 +248,7 @@ def test_a_small_disk_is_refused_before_the_download(tmp_path, monkeypatch):
     made = ({'name': 'made', 'room': 400_000},)
     with serve(whole(CONTENT)) as server:
         small = file_at(server, size=None)  # its size is the server's answer to HEAD
-        with pytest.raises(UserError, match=r'1\.5 MB are free, and letters needs 2\.0 MB.*--out'):
+        with pytest.raises(UserError, match=r'only 1\.5 MB are free; letters needs 2\.0 MB.*--out'):
             fetch.run(data_set(small, makes=({'name': 'made', 'room': 1_000_000},)), str(tmp_path / 'new'))
         assert [method for method, _, _ in server.asked] == ['HEAD'] and not (tmp_path / 'new').exists()
         fetch._check_space(data_set(small, makes=made), tmp_path)
@@ -261,7 +261,7 @@ def test_a_small_disk_is_refused_before_the_download(tmp_path, monkeypatch):
 
 def test_mistakes_end_with_code_2_and_a_sentence(tmp_path, capsys):
     (tmp_path / 'file').touch()
-    for argv, words in [(['multi30'], 'Did you mean multi30k?'), (['xyzzy'], 'Known are: wmt14_en_de'),
+    for argv, words in [(['multi30'], 'Did you mean multi30k?'), (['xyzzy'], 'Known data sets: wmt14_en_de'),
                         (['multi30k', '--out', str(tmp_path / 'file')], 'with --out'),
                         (['multi30k', '--out', '/proc/nope'], 'with --out')]:
         with pytest.raises(SystemExit) as left:

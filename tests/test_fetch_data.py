@@ -170,8 +170,8 @@ def test_what_a_person_brings_is_checked(tmp_path):
             {'file': 'table.csv', 'columns': ['Instruction', 'Input']}, {'folder': 'no', 'other_names': ['23']}]
     assert brought.check(tmp_path, good) == []
     bad = {'b is missing': {'file': 'b'}, 'not have the published checksum': {'file': 'pairs', 'checksum': md5},
-           'has 2 lines, and the published file 3': {'file': 'pairs', 'lines': 3},
-           'has 2 trees, and the published one 9': {'folder': '23', 'trees': 9},
+           'has 2 lines, but the published file 3': {'file': 'pairs', 'lines': 3},
+           'has 2 trees, but the published one 9': {'folder': '23', 'trees': 9},
            'has no column Response': {'file': 'table.csv', 'columns': ['Input', 'Response']},
            'no is missing': {'folder': 'no'}, 'has no .mrg file': {'folder': 'empty', 'ending': '.mrg'}}
     for words, row in bad.items():

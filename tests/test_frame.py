@@ -120,9 +120,10 @@ def test_a_damaged_metadata_file_is_named(open_pipeline, tmp_path):
 
 @pytest.mark.parametrize('error, sentence', [
     (tf.errors.ResourceExhaustedError(None, None, '{{function_node x}} /run/ckpt; No space left on device [Op:SaveV2]'),
-     '/run/ckpt; No space left on device; free some space and start the same command again; it goes on where it was.'),
+     '/run/ckpt; No space left on device. Free some space and run the same command again; it resumes where it '
+     'stopped.'),
     (OSError(30, 'Read-only file system', '/run'),
-     '/run: Read-only file system; choose a folder that can be written, with --pipeline_root.')])
+     '/run: Read-only file system. Give a writable folder, with --pipeline_root.')])
 def test_a_disk_that_takes_nothing_is_a_sentence_however_a_library_wraps_it(error, sentence, capsys):
     def work():
         try:

@@ -40,8 +40,8 @@ def test_arrays_by_layer(tmp_path):
 
 @pytest.mark.parametrize('make, what', [
     (external, 'lies in another file'), (elsewhere, 'lies in another file'), (virtual, 'lies in another file'),
-    (lambda group: group.create_dataset('w', (1 << 40,), 'f4', chunks=(1 << 20,)), 'no array of numbers the file has'),
-    (lambda group: group.create_dataset('w', data=['text']), 'no array of numbers'),
+    (lambda group: group.create_dataset('w', (1 << 40,), 'f4', chunks=(1 << 20,)), 'not an array of numbers that fits'),
+    (lambda group: group.create_dataset('w', data=['text']), 'not an array of numbers'),
     (lambda group: group.create_group('w'), "'Group' object has no attribute"),
     (lambda group: None, "object 'w' doesn't exist")])
 def test_what_is_not_in_the_file_is_not_read(tmp_path, make, what):

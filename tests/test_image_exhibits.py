@@ -49,7 +49,7 @@ def test_a_page_of_pictures(tmp_path):
         assert f'src="{name}"' in page and np.ptp(np.asarray(Image.open(out / name))) > 100
     near, pixels = table['last hidden layer'], table['pixels']
     assert all(0 <= row['of the same class'][0] <= 1 for row in (near, pixels))
-    among = int(page.split(' training pictures')[0].split(' nearest of ')[-1].replace(',', ''))
+    among = int(page.split(' training images')[0].split(' nearest of ')[-1].replace(',', ''))
     assert pixels['nearer in pixels'] == pytest.approx([1.5 / among], rel=0.1)  # places 0 to 3, but for ties
     assert near['nearer in pixels'][0] > pixels['nearer in pixels'][0]
     assert table['a']['steps to nothing'] == [None] and table['a']['steps to anything'] == [30]

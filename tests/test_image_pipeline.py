@@ -109,7 +109,7 @@ def test_asking_otherwise_trains_nothing_anew(finished, config_file):
     assert '; BLESSED' in done.stdout
     wrong = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), '--set',
                     'inference.scales=[24]')
-    assert wrong.returncode == 2 and 'a picture of 24 pixels has no room for a crop of 32' in wrong.stderr
+    assert wrong.returncode == 2 and 'an image of 24 pixels is smaller than a crop of 32' in wrong.stderr
     assert wrong.stderr.count('\n') == 1
 
 
@@ -141,7 +141,7 @@ def test_predict_on_a_folder_writes_a_table_and_a_sheet(finished, tmp_path):
     assert sum(float(rows['new/flat/1.jpg'][f'probability_{i}']) for i in (1, 2, 3)) == pytest.approx(1, abs=1e-3)
     assert Image.open(tmp_path / 'out' / 'sheet_01.png').size[0] > 400
     nothing = command(*asked, cwd=tmp_path)
-    assert nothing.returncode == 2 and 'name files or folders' in nothing.stderr
+    assert nothing.returncode == 2 and 'Name files or folders' in nothing.stderr
 
 
 def losses(config_file, examples, *overrides):
@@ -243,4 +243,4 @@ def test_a_model_told_of_too_few_classes_is_refused(config_file, examples):
     with pytest.raises(UserError, match='model.classes 2 is less than the 3 of the data set'):
         config.with_data_set(config.load(config_file, ['model.classes=2']), records.read_manifest(examples))
     done = command('pipelines.train', '--config', config_file, '--explain')
-    assert 'known once the data set is prepared, which tells model.classes' in done.stdout
+    assert 'known once the data set is prepared, which sets model.classes' in done.stdout

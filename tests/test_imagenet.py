@@ -246,7 +246,7 @@ def test_ilsvrc_as_it_ships(config, tmp_path, said):
     assert trained.pop('n01440764_3.JPEG') == [[0.1, 0.1, 0.5, 1]] and not any(trained.values())
     counts = manifest['counts']['train']
     assert (counts['with_boxes'], counts['unread_boxes'], counts['dead_letters']) == (1, 1, 0)
-    assert [letter['reason'].split(': no XML')[0] for letter in letters(tmp_path / 'out')] == [
+    assert [letter['reason'].split(': not XML')[0] for letter in letters(tmp_path / 'out')] == [
         f'no boxes for {source}/n01641577/n01641577_0.JPEG' for source in ('img_train.tar', 'held')]
     assert imagenet.assets(str(tmp_path / 'out'), imagenet.Input()).descriptions == (
         [f'thing {i}, other' for i in range(3)] if said in synsets else WNIDS)
@@ -274,7 +274,7 @@ def test_tiny_imagenet_as_it_ships(config, tmp_path):
     for row in features(tmp_path / 'out', 'validation'):
         number = int(row['file'][0].decode().split('_')[-1][0])
         assert row['label'] == [2 - number % 3] and boxes(row) == [[0, 0.5, 0.6875, 0.96875]]
-    assert set(reasons(tmp_path / 'out').values()) == {'in no class folder, and nothing says its class'}
+    assert set(reasons(tmp_path / 'out').values()) == {'in no class folder, and nothing gives its class'}
     assets = imagenet.assets(str(tmp_path / 'out'))
     assert (assets.names, assets.descriptions) == (WNIDS[::-1], [f'thing, {wnid}' for wnid in WNIDS[::-1]])
 
@@ -327,7 +327,7 @@ def test_pictures_that_cannot_be_used_are_dead_letters_and_others_are_mended(con
         assert (counts['read'], counts['written'], counts['dead_letters'], counts['converted']) == (33, 28, 5, 2)
         check_counts(manifest)
         assert reasons(out) == {
-            'cut.jpg': 'damaged or cut short: it cannot be decoded', 'zero.jpg': 'empty, 0 bytes',
+            'cut.jpg': 'damaged or truncated: it cannot be decoded', 'zero.jpg': 'empty, 0 bytes',
             'text.jpg': "neither JPEG nor PNG: it begins with 'no picture'",
             'bomb.jpg': '60,000 x 60,000 pixels are more than data.max_pixels 100,000,000',
             'moving.gif': 'GIF; only JPEG and PNG are read'}
@@ -385,7 +385,7 @@ def test_names_that_are_not_text_and_links_in_folders(config, tmp_path):
     manifest = prepare(config(test=['latin.tar', 'held'], max_dead_letters=1.0), tmp_path / 'out')
     found = [(os.path.relpath(letter['file'], tmp_path), letter['reason']) for letter in letters(tmp_path / 'out')]
     assert sorted(found) == [
-        ('latin.tar/a/1.jpg', 'class a is none of the 4 there are'), ('latin.tar/caf?/1.jpg', 'its name is not UTF-8'),
+        ('latin.tar/a/1.jpg', 'class a is not one of the 4 classes'), ('latin.tar/caf?/1.jpg', 'its name is not UTF-8'),
         (f'train/{WNIDS[0]}/caf?.jpg', 'its name is not UTF-8'),
         (f'train/{WNIDS[0]}/{WNIDS[0]}_0.JPEG', f'in two classes, {WNIDS[0]} and {WNIDS[1]} as train/{WNIDS[1]}/c.jpg'),
         (f'train/{WNIDS[1]}/c.jpg', f'in two classes, {WNIDS[1]} and {WNIDS[0]} as train/{WNIDS[0]}/{WNIDS[0]}_0.JPEG')]
@@ -396,7 +396,7 @@ def test_names_that_are_not_text_and_links_in_folders(config, tmp_path):
 def test_unknown_classes_are_dead_letters(config, tmp_path):
     write_files(tmp_path / 'held', {'n09999999/a.JPEG': picture(77)})
     prepare(config(max_dead_letters=0.2), tmp_path / 'out')
-    assert reasons(tmp_path / 'out') == {'a.JPEG': 'class n09999999 is none of the 3 there are'}
+    assert reasons(tmp_path / 'out') == {'a.JPEG': 'class n09999999 is not one of the 3 classes'}
     (tmp_path / 'labels.txt').write_text('\n'.join([WNIDS[2], WNIDS[0]]))
     manifest = prepare(config(max_dead_letters=0.5, labels='labels.txt'), tmp_path / 'two')
     assert manifest['counts']['train']['dead_letters'] == 8 and manifest['model'] == {'classes': 2}
@@ -436,9 +436,9 @@ def test_duplicates_between_splits_are_counted_and_can_be_removed(config, tmp_pa
     (lambda folder: (folder / 'a.zip').write_bytes(b'PK') and {'train': ['a.zip']},
      r'data\.train: .*a\.zip is neither a folder nor a \.tar'),
     (lambda folder: {'train': ['train/n01440764']},
-     r'data\.train: the pictures of .*n01440764 lie in no class folders'),
+     r'data\.train: the images of .*n01440764 lie in no class folders'),
     (lambda folder: shutil.move(folder / 'train', folder / 'x') and shutil.copytree(folder / 'x', folder / 'y/train')
-     and {'train': ['y']}, r'data\.train has one class, train; name the folder'),
+     and {'train': ['y']}, r'data\.train has one class, train\. Name the folder'),
     (lambda folder: (folder / 'a.tar').write_bytes(tar(class_files())) and {'train': ['a.tar/in']},
      r'a\.tar has no folder in; it has n01440764, n01641577, n02124075'),
     (lambda folder: (folder / 'a.tar').write_bytes(tar(class_files())[:9000]) and {'train': ['a.tar']},
@@ -452,18 +452,18 @@ def test_duplicates_between_splits_are_counted_and_can_be_removed(config, tmp_pa
      r'b\.tar/n01440764\.tar is not a whole archive'),
     (lambda folder: (folder / 'l.txt').write_text('n01440764\n') and {
         'validation': ['held/n01440764'], 'validation_labels': 'l.txt'},
-     r'l\.txt has 1 classes, and .*held/n01440764 has 2 pictures in no class folder'),
+     r'l\.txt has 1 classes, but .*held/n01440764 has 2 images in no class folder'),
     (lambda folder: (folder / 'l.txt').write_text('4\n4\n') and (folder / 's.txt').write_text('n01440764 1 x\n') and {
         'validation': ['held/n01440764'], 'validation_labels': 'l.txt', 'synsets': 's.txt'},
      r'l\.txt, line 1: there is no class 4 in data\.synsets'),
-    (lambda folder: {'synsets': 'train/gone.mat'}, r'There is no file .*gone\.mat'),
+    (lambda folder: {'synsets': 'train/gone.mat'}, r'gone\.mat: there is no such file'),
     (lambda folder: (folder / 's.mat').write_bytes(b'no matlab') and {'synsets': 's.mat'},
      r"s\.mat cannot be read as ILSVRC's meta\.mat"),
     (lambda folder: (folder / 'w.txt').write_bytes(b'\xff\xfe') and {'words': 'w.txt'}, r'w\.txt is not UTF-8 text'),
     (lambda folder: [path.write_bytes(b'') for path in (folder / 'held').rglob('*.JPEG')] and {},
-     r'6 of the 6 validation pictures cannot be used, more than data\.max_dead_letters 0\.01 allows'),
+     r'6 of the 6 validation images cannot be used, more than data\.max_dead_letters 0\.01 allows'),
     (lambda folder: shutil.rmtree(folder / 'held') or (folder / 'held').mkdir() or {},
-     r'data\.validation holds no usable picture: 0 read'),
+     r'data\.validation holds no usable image: 0 read'),
 ])
 def test_what_cannot_be_prepared_is_one_sentence_and_no_data_set(config, tmp_path, change, message):
     values = change(tmp_path)
@@ -485,7 +485,7 @@ def test_settings_that_cannot_be(config, values, message):
 
 
 @pytest.mark.parametrize('values, message', [
-    ({'scales': [200]}, 'no room for a crop of 224'), ({'scales': [300, 256]}, 'the least and the largest'),
+    ({'scales': [200]}, 'is smaller than crop 224'), ({'scales': [300, 256]}, 'the least and the largest'),
     ({'scales': []}, 'the least and'), ({'tokens': 100}, 'no length'), ({'buckets': [4]}, 'no length')])
 def test_input_settings_that_cannot_be(values, message):
     with pytest.raises(ValueError, match=message):
@@ -642,7 +642,7 @@ def test_assets_are_exported_with_a_module(prepared, tmp_path):
 def test_a_file_of_the_data_set_that_was_altered_is_named(prepared, tmp_path, name):
     shutil.copytree(prepared, tmp_path / 'copy')
     (tmp_path / 'copy' / name).write_bytes((tmp_path / 'copy' / name).read_bytes() + b' ')
-    with pytest.raises(UserError, match=f'{name} is missing or not what was written'):
+    with pytest.raises(UserError, match=f'{name} is missing or was changed'):
         imagenet.assets(str(tmp_path / 'copy'))
 
 

@@ -204,16 +204,16 @@ def test_mistakes_are_sentences(folder, narrow_networks, tmp_path, capsys):
     seg, gmm, whole = (folder / name for name in FILES.values())
     out = tmp_path / 'out'
     assert refused(capsys, seg, gmm, '--out', out) == (
-        'error: viton_hd takes 3 files, and 2 were given; name those of segmentation, geometric_matching, alias, '
+        'error: viton_hd needs 3 files, but 2 were given. Name those of segmentation, geometric_matching, alias, '
         'in this order.\n')
     (tmp_path / 'page.pth').write_text('<html>')
     assert refused(capsys, tmp_path / 'page.pth', gmm, whole, '--out', out).endswith(
-        'page.pth is no archive as PyTorch writes them; give a .pth file.\n')
+        'page.pth is not an archive in PyTorch\'s format; give a .pth file.\n')
     said = refused(capsys, gmm, seg, whole, '--out', out)
     assert ('gmm_final.pth does not fit segmentation: it lacks conv1.0.weight, conv1.0.bias, conv1.3.weight, '
             'conv1.3.bias, conv2.0.weight and 41 more; ') in said
     assert 'it has besides extractionA.model.0.weight, ' in said and said.endswith(
-        'give the files of segmentation, geometric_matching, alias, in this order.\n')
+        'Give the files of segmentation, geometric_matching, alias, in this order.\n')
     assert not out.exists()
-    assert 'made is not empty; give another --out, or remove it' in refused(
+    assert 'made is not empty. Give another --out, or remove it' in refused(
         capsys, seg, gmm, whole, '--out', folder / 'made')

@@ -60,8 +60,8 @@ def cost(step, memory=1.0, per_step=32):
 def test_what_is_found_of_images(photos):
     found = images.look([str(photos)])
     said = ' '.join(found.said)
-    assert '43 images in 2 classes, 18 to 25 a class' in said
-    assert '2 of 43 looked at cannot be read' in said and '1 of 43 are byte for byte copies' in said
+    assert '43 images in 2 classes, 18 to 25 per class' in said
+    assert '2 of 43 inspected files cannot be read' in said and '1 of 43 are exact copies' in said
     assert '1 of them in two classes' in said and 'grey' not in said
     assert found.baseline == pytest.approx(18 / 43) and found.metric == 'top1_error'
     assert found.examples == {'train': 25, 'validation': 8, 'test': 8}
@@ -80,12 +80,12 @@ def test_folders_called_as_splits_are_splits(photos, tmp_path):
     data = findings.values(found.sections)['data']
     assert data['train'] == [f'{tmp_path}/all/train'] and data['validation'] == [f'{tmp_path}/all/val']
     assert data['test_fraction'] == 0.2 and 'validation_fraction' not in data
-    assert found.facts['grey'] and 'All are grey' in ' '.join(found.said)
+    assert found.facts['grey'] and 'All images are grey' in ' '.join(found.said)
 
 
 @pytest.mark.parametrize('made, sentence', [
-    ({'cat': 30}, "all 30 images are of one class, 'cat', so there is nothing to tell apart"),
-    ({'cat': 2, 'dog': 1}, '3 images in 2 classes are too few to learn from'),
+    ({'cat': 30}, "all 30 images are of one class, 'cat', so there is nothing to distinguish"),
+    ({'cat': 2, 'dog': 1}, '3 images in 2 classes are too few to train and test with'),
     ({'cat': 30, 'dog': 2}, 'too few'),
     ({}, 'no image was found')])
 def test_images_that_cannot_be_learned(tmp_path, made, sentence):
@@ -115,7 +115,7 @@ def test_the_baseline_of_pairs_is_the_better_of_copying_and_the_commonest(tmp_pa
     assert same.baseline == pytest.approx(100) and same.baseline_words == 'copying the source'
     other = pairs.look([lines(tmp_path / 'b.en', rows),
                         lines(tmp_path / 'b.de', ['x y z w v'] * 99 + ['u u u u u'])])
-    assert other.baseline > 90 and 'commonest' in other.baseline_words
+    assert other.baseline > 90 and 'most frequent' in other.baseline_words
 
 
 def test_a_table_names_its_columns(tmp_path):
@@ -124,14 +124,14 @@ def test_a_table_names_its_columns(tmp_path):
     found = pairs.look([str(path)])
     data = findings.values(found.sections)['data']
     assert data['columns'] == {'source': '{Instruction} {Input}', 'target': '{Response}'} and data['header']
-    assert data['test'] == [str(path)] and 'learned by heart' in found.sections['data']['test'][1]
+    assert data['test'] == [str(path)] and 'memorises' in found.sections['data']['test'][1]
 
 
 @pytest.mark.parametrize('source, target, sentence', [
     (['a b'] * 40, [''] * 40, 'the target is empty in 40 of 40 records'),
     (['a', 'b'], ['c', 'd'], '2 usable pairs are too few'),
     ([f'a {n}' for n in range(40)], ['yes'] * 40, "all targets are the same, 'yes'"),
-    (['a'] * 40, ['b'] * 39, 'has 40 lines and .* has 39 lines')])
+    (['a'] * 40, ['b'] * 39, 'has 40 lines, but .* has 39 lines')])
 def test_pairs_that_cannot_be_learned(tmp_path, source, target, sentence):
     with pytest.raises(UserError, match=sentence):
         pairs.look([lines(tmp_path / 'a.en', source), lines(tmp_path / 'a.de', target)])
@@ -151,7 +151,7 @@ def test_what_is_found_of_trees(tmp_path):
                    for n in range(80))
     (tmp_path / 'all.mrg').write_text(text + '(S (NP\n')
     found = trees.look([str(tmp_path / 'all.mrg')])
-    assert '80 trees in 1 files' in found.said[0] and 'no trees' in found.said[1]
+    assert '80 trees in 1 files' in found.said[0] and 'not trees' in found.said[1]
     # Right branching has S and VP and PP and the last NP right, and misses that of the two first words.
     assert 0 < found.baseline < 100 and found.sections['data']['split_by'][0] == 'tree'
     small = found.make_small(str(tmp_path))
@@ -272,7 +272,7 @@ def test_accelerators_are_planned_by_the_cost_model(found):
     assert values['train']['strategy'] == 'mirrored' and values['train']['precision'] == 'bfloat16'
     assert values['input']['rows'] % 8 == 0 and '8 x A100 by the cost model' in plan.said[0]
     for wrong in ('A100', '8xA1000', '0xA100'):
-        with pytest.raises(UserError, match=r'--accelerators .*: give a number and one of .*, as 8xA100\.'):
+        with pytest.raises(UserError, match=r'--accelerators .*: give a number and one of .*, such as 8xA100\.'):
             accelerated.choose(found, wrong, 5)
 
 

@@ -78,6 +78,6 @@ def test_mistakes_are_sentences(split):
         input_pipeline.rows_per_bucket([8], None, None, 8)
     with pytest.raises(UserError, match='ascending'):
         input_pipeline.rows_per_bucket([16, 8], 1000, None, 8)
-    with pytest.raises(UserError, match='cannot be shared by 3 replicas'):
+    with pytest.raises(UserError, match='cannot be divided among 3 replicas'):
         input_pipeline.dataset(split, batches(split), wmt.decode, 0, 1, replicas=3)
     assert input_pipeline.rows_per_bucket([16, 24], 4096, None, 8) == [256, 168]

@@ -57,7 +57,7 @@ def test_tabs_and_braces_in_the_text(tmp_path):
     (tmp_path / 'a.tsv').write_text('ask\tmore {x}\tsay\n{ask}\t{0}\t{say}\n\tonly\n')
     good, short = read(tmp_path / 'a.tsv', columns={'source': '{ask}|{ask}', 'target': '{say}'})
     assert good.columns == ('{ask}|{ask}', '{say}')  # what a cell holds is text
-    assert (short.columns, short.reason, short.line) == ((), '2 columns where the header names 3', 3)
+    assert (short.columns, short.reason, short.line) == ((), '2 columns, but the header names 3', 3)
 
 
 @pytest.mark.parametrize('kind, size', [('bpe', 370), ('unigram', 339)])
@@ -75,10 +75,10 @@ def test_korean_survives_to_the_byte(table, tmp_path, kind, size):
 
 
 @pytest.mark.parametrize('values, message', [
-    ({'header': False}, 'columns, of tables with header: true, tells .* header is False'),
-    ({'columns': {'source': '{Input}'}}, 'tells what source and target are .* and columns names source$'),
+    ({'header': False}, 'columns needs header: true .* header is False'),
+    ({'columns': {'source': '{Input}'}}, 'templates of source and target .* and columns names source$'),
     ({'columns': {**COLUMNS, 'answer': '{x}'}}, 'columns names answer, source, target$'),
-    ({'columns': {**COLUMNS, 'target': 'Response'}}, "columns.target 'Response' names no column; write it in braces")])
+    ({'columns': {**COLUMNS, 'target': 'Response'}}, "columns.target 'Response' names no column in braces")])
 def test_columns_that_cannot_be_meant(table, values, message):
     with pytest.raises(ValueError, match=message):
         settings(table, **values)
@@ -87,13 +87,13 @@ def test_columns_that_cannot_be_meant(table, values, message):
 def test_columns_that_are_not_there(table, tmp_path):
     for path, columns, message in (
             (table, {**COLUMNS, 'target': '{Answer}'}, "has no column 'Answer'; it has Instruction, Input, Response"),
-            (tmp_path / 'a.csv', COLUMNS, 'a.csv has no header that can be read: not UTF-8')):
+            (tmp_path / 'a.csv', COLUMNS, 'a.csv has no readable header: not UTF-8')):
         (tmp_path / 'a.csv').write_bytes(b'Instruction,\xff\n')
         with pytest.raises(UserError, match=message):
             read(path, columns=columns)
     (tmp_path / 'a.en').write_text('one\n')
     [source] = text_files.sources('train', str(tmp_path), ['a.en', 'a.en'])
-    with pytest.raises(UserError, match=r'data.columns are those of tables; \S+a.en ends in neither'):
+    with pytest.raises(UserError, match=r'data.columns is only for tables, but \S+a.en ends in neither'):
         list(text_files.scan(source, source.files, 1, True, COLUMNS))
 
 

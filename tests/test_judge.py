@@ -238,7 +238,7 @@ def test_every_number_says_how_and_on_which_pairs(perfect, pairs):
     digest = hashlib.sha256(b'00000_00.jpg 00000_00.jpg\n00000_00.jpg 00001_00.jpg\n00001_00.jpg 00001_00.jpg\n')
     assert said.keys() == {*judged.names}
     for text in said.values():
-        assert 'at 128 x 128 ' in text and f'2 of 3 pairs worn, list {digest.hexdigest()[:16]}' in text
+        assert 'at 128 x 128 ' in text and f'2 of 3 pairs paired, list {digest.hexdigest()[:16]}' in text
     assert f'tf.image.ssim of TensorFlow {tf.__version__}' in said['ssim'] and 'true parse' in said['ssim']
     assert 'predicted parse' in said['chain_ssim'] and '4 of 5 scales' in said['ms_ssim']
     again = Scorer({})
@@ -256,7 +256,7 @@ def test_metrics_without_their_networks_are_named_with_the_remedy():
     assert 'networks.lpips=' in half['lpips'] and 'alexnet=' not in half['lpips']
     every = Scorer({'alexnet': 'a.pth', 'lpips': 'l.pth', 'inception': 'i.pth'})
     assert not every.missing and {*every.names} == ALWAYS | {'lpips', 'fid'}
-    with pytest.raises(ModelError, match='evaluate.networks.vgg: no metric asks such a network; there are alexnet'):
+    with pytest.raises(ModelError, match='evaluate.networks.vgg: no metric uses such a network; known '):
         Scorer({'vgg': 'v.pth'})
 
 

@@ -294,7 +294,7 @@ def test_the_best_constant_box_is_found():
 def test_mistakes_are_sentences(classifier):
     with pytest.raises(ModelError, match='inference.classifier is empty'):
         localiser.check(Config(**SMALL), Inference())
-    with pytest.raises(ModelError, match='inference.scales: a picture of 32 pixels has no room for a crop of 64'):
+    with pytest.raises(ModelError, match='inference.scales: an image of 32 pixels is smaller than a crop of 64'):
         localiser.check(Config(**SMALL), Inference(classifier=classifier, scales=[32]))
     with pytest.raises(ModelError, match=r'inference.classifier: /none holds no saved_model.pb'):
         exported_net('/none')
@@ -302,7 +302,7 @@ def test_mistakes_are_sentences(classifier):
         exported_net(classifier, fuse=[classifier])
     with pytest.raises(ValueError, match='top must be 5 or more'):
         Inference(top=1)
-    with pytest.raises(ModelError, match='set input.boxes: true'):
+    with pytest.raises(ModelError, match='Set input.boxes: true'):
         localisation.loss_fn({}, {'image': 0, 'label': 0}, SEED, True, Config(**SMALL))
     with pytest.raises(ModelError, match='evaluate.networks.lpips'):
         Scorer({'lpips': 'x'})
@@ -377,7 +377,7 @@ def test_a_folder_becomes_a_pushed_model_that_beats_every_constant_box(place, fi
     assert found['box_error'] < found['box_error_constant'] and found['mean_iou'] > found['mean_iou_constant']
     assert found['localisation_error'] >= found['class_error']
     [report] = place.glob('runs/located/evaluate/*/report/report.html')
-    assert 'localisation error' in report.read_text() and 'pictures have boxes' in report.read_text()
+    assert 'localisation error' in report.read_text() and 'images have boxes' in report.read_text()
 
 
 @pytest.mark.slow

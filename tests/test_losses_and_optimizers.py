@@ -133,7 +133,7 @@ def test_plateau(errors, settings, rates):
         schedule.after_validation({'loss': 0.0, 'top1_error': error})
         found.append(float(schedule(tf.constant(7))))
     np.testing.assert_allclose(found, rates, rtol=1e-6)
-    with pytest.raises(ValueError, match="'top1_error', and a validation gives loss"):
+    with pytest.raises(ValueError, match="'top1_error'; choose one of loss"):
         schedule.after_validation({'loss': 0.0})
 
 

@@ -85,12 +85,12 @@ def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_che
     chief.communicate()
     assert chief.returncode == -signal.SIGKILL
     _, errors = other.communicate()
-    assert other.returncode == PREEMPTED and 'start all workers again' in errors, errors
+    assert other.returncode == PREEMPTED and 'Start all workers again' in errors, errors
     assert 'Traceback' not in errors
     [newest] = two.glob('train/.partial-*/model_run/checkpoints/ckpt-20.data*')
     os.truncate(newest, 1000)
     children = start_workers(config_file, two)
-    until(children[0], 'ckpt-20 is not used: ckpt-20.data-00000-of-00001 is not the file that was written')
+    until(children[0], 'ckpt-20 is damaged: ckpt-20.data-00000-of-00001 has changed since it was written')
     for child in children:  # the other one takes what the chief found
         until(child, 'resuming at step 10 of 40')
     finish(children)
@@ -120,5 +120,5 @@ def test_a_worker_that_follows_makes_no_other_stage(config_file, tmp_path, monke
     monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': {'worker': ['a:1', 'b:1']},
                                                 'task': {'type': 'worker', 'index': 1}}))
     resolved = config.load(config_file, ['train.strategy=multi_worker_mirrored'])
-    with pytest.raises(UserError, match='has no finished prepare, which a worker other than the chief cannot make'):
+    with pytest.raises(UserError, match='has no finished prepare, and only the chief worker can make it'):
         pipeline.Pipeline(resolved, str(tmp_path), []).run(stage.get('prepare'))

@@ -69,7 +69,7 @@ def test_the_schedule_spans_the_steps_of_training(written):
     assert float(rate(19)) == pytest.approx(0.03 / 8) and float(rate(199)) < 1e-5
     rate = transformer.optimizers(paper.model)['transformer']._learning_rate  # noqa: SLF001
     assert isinstance(rate, optimizers.InverseSquareRoot)
-    with pytest.raises(UserError, match=r'warmup is a share of the steps'):
+    with pytest.raises(UserError, match=r'warmup must be a share of the steps'):
         config.load(written('own_data'), ['model.warmup=400.0'])
 
 
@@ -128,7 +128,7 @@ def test_where_a_loss_grew_is_the_layer_whose_weights_did():
     good, bad = {'loss/net': (tf.constant(1.0), 1)}, {'loss/net': (tf.constant(float('inf')), 1)}
     divergence.check([good, good], 7, {'net': net}, began, loaded)
     with pytest.raises(UserError, match=r'at step 6 the loss is inf\. It grew in second, whose weights are 50 times as '
-                       r'large as they began\. Lower the learning rate, with --set model.learning_rate=0.01\.'):
+                       r'large as at the start\. Lower the learning rate, with --set model.learning_rate=0.01\.'):
         divergence.check([good, bad, good], 7, {'net': net}, began, loaded)
-    with pytest.raises(UserError, match='standardise them, with --set input.standardise=true'):
+    with pytest.raises(UserError, match='Standardise them, with --set input.standardise=true'):
         divergence.check([bad], 1, {'net': net}, began, config.load('demo_images'))

@@ -136,7 +136,7 @@ def test_another_file_is_refused_with_the_key_and_the_remedy(tmp_path):
         perceptual.load(str(tmp_path / 'nowhere.pth'))
     with open(f'{path}.index', 'w') as file:
         file.write('no index')
-    with pytest.raises(ModelError, match='weights cannot be read as a checkpoint .*; give torchvision'):
+    with pytest.raises(ModelError, match=r'weights cannot be read as a checkpoint .*\. Give torchvision'):
         perceptual.load(path)
 
 

@@ -236,7 +236,7 @@ def test_deep_features_are_those_of_the_models_at_the_scales_of_each_row(target,
 
 
 def test_a_setting_that_is_not_run_has_no_features(target, exported):
-    with pytest.raises(UserError, match="exhibit deep_features: 'deeper' is no setting"):
+    with pytest.raises(UserError, match="exhibit deep_features: 'deeper' is not a setting"):
         deep_features.draw(study(target, exported), 'target', {'small': [14]}, {'row': {'nets': ['deeper']}},
                            5, 3, 1)
 

@@ -42,9 +42,9 @@ def test_a_line_that_cannot_be_read_is_named_and_those_before_it_are_answered(as
 
 
 @pytest.mark.parametrize('flags, words', [
-    (['a.txt'], 'This model takes lines on standard input, not files: < a.txt'),
-    (['--batch_size', '0'], "--batch_size: it must be a whole number of 1 or more, and is '0'"),
-    (['--batch_size', 'many'], "--batch_size: it must be a whole number of 1 or more, and is 'many'")])
+    (['a.txt'], 'This model takes lines, not files. Give < a.txt'),
+    (['--batch_size', '0'], "--batch_size: must be a whole number of 1 or more; it is '0'"),
+    (['--batch_size', 'many'], "--batch_size: must be a whole number of 1 or more; it is 'many'")])
 def test_what_a_model_of_lines_cannot_be_asked(asked, flags, words):
     done = command(*asked, *flags, input=lines(1))
     assert done.returncode == 2 and not done.stdout

@@ -13,7 +13,7 @@ from pipelines.serving import saved_model
 from pipelines.training import checkpoints, trainer
 
 OFFICIAL = {'agnostic': 'official'}
-REFUSED = r'was trained on people of data\.agnostic: official, and these are paper; '
+REFUSED = r'was trained with data\.agnostic: official, but this data has paper\. '
 
 
 def test_data_made_the_same_way_or_of_another_task_pass():
@@ -33,7 +33,7 @@ def test_training_refuses_weights_of_people_prepared_otherwise(tmp_path):
     """Before it reads them."""
     config = configs.load('demo_tryon', [f'train.init_from={weights(tmp_path / "theirs", OFFICIAL)}'])
     trained = types.SimpleNamespace(config=config, model=try_on, vocabulary=None, nets={}, optimizers={})
-    with pytest.raises(UserError, match=rf'^train\.init_from: .*theirs.* {REFUSED}give --set data\.agnostic=official'):
+    with pytest.raises(UserError, match=rf'^train\.init_from: .*theirs.* {REFUSED}Give --set data\.agnostic=official'):
         trainer._initial_weights(trained)
     # Made as they are, they are read, and this is no checkpoint.
     trained.config = configs.load('demo_tryon', [f'train.init_from={tmp_path / "theirs"}', 'data.agnostic=official'])
@@ -51,8 +51,8 @@ def test_weights_of_the_authors_say_by_whose_rules(tmp_path, monkeypatch):
     assert checkpoints.recorded(str(tmp_path / 'out' / 'weights'))['agnostic'] == 'official'
 
 
-@pytest.mark.parametrize('name, remedy', [('candidate', 'export it again'),
-                                          ('baseline', 'remove it, and nothing is compared with it')])
+@pytest.mark.parametrize('name, remedy', [('candidate', 'Export it again'),
+                                          ('baseline', 'Remove it to skip the comparison with it')])
 def test_evaluation_refuses_a_model_of_people_prepared_otherwise(monkeypatch, tmp_path, name, remedy):
     described = {'candidate': {'agnostic': 'paper'}, 'baseline': {'agnostic': 'paper'}, name: OFFICIAL}
     monkeypatch.setattr(saved_model, 'load', lambda folder: types.SimpleNamespace(
@@ -69,7 +69,7 @@ def test_prediction_refuses_a_named_model_beside_a_configuration_of_other_people
         predict.main(['--model', 'model', '--config', 'demo_tryon', 'pairs.txt'])
     said = capsys.readouterr().err
     assert stopped.value.code == 2 and 'Traceback' not in said
-    assert '--model model was trained on people of data.agnostic: official, and these are paper; give' in said
+    assert '--model model was trained with data.agnostic: official, but this data has paper. Give' in said
 
 
 def test_the_configuration_of_the_authors_weights_prepares_and_saves_as_they_do():

@@ -111,7 +111,7 @@ def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destina
     assert push.is_up_to_date(outputs) and not capsys.readouterr().out
     pusher.rollback(destination)
     assert push.is_up_to_date(outputs)
-    assert re.fullmatch(rf'push: version {work.properties["version"]} was rolled back, and stays so .*; remove '
+    assert re.fullmatch(rf'push: version {work.properties["version"]} was rolled back and stays so .*\. Remove '
                         r'runs/x/push/1/pushed_model to push it again\.\n', capsys.readouterr().out)
     push_all(models, destination, '?')
     assert not push.is_up_to_date(outputs)

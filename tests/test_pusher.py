@@ -54,7 +54,7 @@ def test_what_cannot_be_pushed_is_said(models, tmp_path):
         pusher.publish(str(tmp_path), str(tmp_path / 'destination'), {})
     assert not os.path.exists(tmp_path / 'destination')
     (tmp_path / 'file').write_text('')
-    with pytest.raises(UserError, match=r'file/models cannot be made .* push\.destination'):
+    with pytest.raises(UserError, match=r'file/models cannot be created .* push\.destination'):
         pusher.publish(models['!'], str(tmp_path / 'file' / 'models'), {})
 
 
@@ -119,7 +119,7 @@ def test_a_copy_that_differs_is_not_published(models, destination, monkeypatch):
         if target.endswith('variables.index'):
             os.truncate(target, 10)
     monkeypatch.setattr(tf.io.gfile, 'copy', short)
-    with pytest.raises(UserError, match=r'variables\.index is not the file'):
+    with pytest.raises(UserError, match=r'variables\.index has changed since'):
         push_all(models, destination, '!')
     assert os.listdir(destination) == []
 

@@ -22,7 +22,7 @@ def curve(*values):
     # Validation stays, far above training.
     ([2 - 0.19 * n for n in range(10)], [2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], 'More data would help more than more time'),
     ([2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], [2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], 'a larger net'),
-    ([2] * 10, [1, 2, 3, 3, 3, 3, 3, 3, 3, 3], 'nothing was learned')])
+    ([2] * 10, [1, 2, 3, 3, 3, 3, 3, 3, 3, 3], 'learned nothing')])
 def test_curves_say_what_to_try(training, validation, says):
     [sentence] = reading.of_training(curve(*training), curve(*validation))
     assert re.search(says, sentence)
@@ -42,17 +42,17 @@ def test_what_is_confused_and_which_labels_may_be_wrong():
     assert found.confusions == [('cat', 'dog', 2, 3), ('bird', 'dog', 1, 1)]
     assert [row[0] for row in found.sure] == ['1.jpg', '2.jpg', '4.jpg']
     said = ' '.join(found.advice)
-    assert "'cat' is called 'dog' in 2 of 3" in said and '1 wrong answers are surer than 90%' in said
-    assert 'Never answered: bird' in said
-    assert '<svg' in found.figure and 'What is called what' in found.figure
+    assert "'cat' is predicted as 'dog' in 2 of 3" in said and '1 wrong predictions have a probability over 90%' in said
+    assert 'Never predicted: bird' in said
+    assert '<svg' in found.figure and 'Confusion matrix' in found.figure
 
 
 def test_a_net_that_always_says_the_same_is_called_that():
     found = reading.read({}, rows(*[(name, 'a') for name in 'aabb']), [1.0] * 4, 'image')
-    assert "Every answer is 'a'" in found.advice[0]
+    assert "Every prediction is 'a'" in found.advice[0]
     text = [{'source': f's {n}', 'target': f'some words {n}', 'candidate': '.'} for n in range(20)]
     found = reading.read({}, text, [], 'text')
-    assert "20 of 20 answers are the same, '.'" in found.advice[0] and 'times as long' in found.advice[1]
+    assert "20 of 20 outputs are the same, '.'" in found.advice[0] and 'times as long' in found.advice[1]
     assert len(found.worst) == reading.SHOWN
 
 

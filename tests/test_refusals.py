@@ -29,8 +29,8 @@ from support.commands import command
 
 @pytest.mark.parametrize('name, override, words', [
     ('demo_translation', 'model.d_model=33', r'model: d_model must be even, .* it is 33'),
-    ('alexnet_imagenet', 'model.crop=50', r'model: crop 50 leaves nothing for the last pooling; give \d+'),
-    ('vgg_a_tiny_imagenet', 'model.crop=31', r'model: crop 31 leaves nothing after five poolings; give 32'),
+    ('alexnet_imagenet', 'model.crop=50', r'model: crop 50 leaves no maps for the last pooling; give \d+'),
+    ('vgg_a_tiny_imagenet', 'model.crop=31', r'model: crop 31 leaves no maps after five poolings; give 32'),
     ('prelu_cifar10', 'model.layers=["spp, {1}", "3x3, 4"]', 'model: layers must be .* then one spp'),
     ('prelu_cifar10', 'model.layers=["fc, 8"]', 'model: layers must be convolutions .* then one spp'),
     ('prelu_cifar10', 'model.crop=2', r'model: crop 2 leaves no map for spp; give a larger one'),
@@ -41,10 +41,10 @@ from support.commands import command
     ('demo_tryon', 'data.train=[pairs.txt]', 'data: samples come with .* pairs files; leave out train'),
     ('demo_tryon', 'input.size=[64]', r'input: size must be a height and a width; it is \[64\]'),
     ('demo_tryon', 'input.tokens=9', 'input: pictures have no length: give rows, and neither buckets'),
-    ('demo_images', 'input.buckets=[9]', 'input: pictures have no length: give rows, and neither buckets'),
+    ('demo_images', 'input.buckets=[9]', 'input: images have no length; give rows, and neither buckets'),
     ('demo_images', 'input.box_inside=2', 'input: box_inside is a fraction of a box, 0 to 1; it is 2'),
     ('demo_images', 'input.scales=[40, 32]', r'input: scales must be one side or .* it is \[40, 32\]'),
-    ('demo_images', 'input.scales=[8]', r'input: scales: a picture of 8 pixels has no room for a crop')])
+    ('demo_images', 'input.scales=[8]', r'input: scales: an image of 8 pixels is smaller than crop')])
 def test_a_value_that_cannot_be(name, override, words):
     with pytest.raises(UserError, match=words) as refused:
         config.load(name, [override])
@@ -56,11 +56,11 @@ def test_a_value_that_cannot_be(name, override, words):
     ('demo_tryon', ['evaluate.thresholds={lpips: {max: 1}}'],
      r'evaluate\.thresholds\.lpips: lpips is not computed: give evaluate\.networks\.alexnet='),
     ('demo_tryon', ['evaluate.networks={alexnet: nowhere.pth}'],
-     r'evaluate\.networks\.alexnet: there is no file nowhere\.pth; give .* or leave it out'),
+     r'evaluate\.networks\.alexnet: there is no file nowhere\.pth\. Give .* or leave it out'),
     ('demo_tryon', ['evaluate.networks={resnet: nowhere.pth}'],
-     r'evaluate\.networks\.resnet: no metric asks such a network; there are '),
+     r'evaluate\.networks\.resnet: no metric uses such a network; known networks: '),
     ('demo_translation', ['evaluate.networks={alexnet: a.pth}'],
-     r'evaluate\.networks\.alexnet: no metric of keras_models\.transformer asks networks; leave it out')])
+     r'evaluate\.networks\.alexnet: no metric of keras_models\.transformer uses networks\. Leave it out')])
 def test_a_gate_that_could_not_be_measured(name, overrides, words):
     with pytest.raises((UserError, ModelError), match=words):
         evaluate.check(config.load(name, overrides))
@@ -83,9 +83,9 @@ def test_synsets_without_any(text, words):
 
 
 @pytest.mark.parametrize('text, words', [
-    (b'<annotation><size>', 'no XML: '), (b'1.jpg 3 4 5', 'no four numbers'), (b'1.jpg 1 2 x 4', "'x'"),
-    (b'<a><bndbox><xmin>1</xmin></bndbox></a>', 'could not convert'), (b'1.jpg 1 2 nan 4', 'nan is no place'),
-    (b'1.jpg 1 2 inf 4', 'inf is no place')])
+    (b'<annotation><size>', 'not XML: '), (b'1.jpg 3 4 5', 'not four numbers'), (b'1.jpg 1 2 x 4', "'x'"),
+    (b'<a><bndbox><xmin>1</xmin></bndbox></a>', 'could not convert'), (b'1.jpg 1 2 nan 4', 'nan is not a position'),
+    (b'1.jpg 1 2 inf 4', 'inf is not a position')])
 def test_boxes_that_are_none(text, words):
     """The reason is for the dead letters."""
     with pytest.raises(ValueError, match=words):
@@ -101,7 +101,7 @@ def test_an_archive_whose_end_is_missing(tmp_path):
     with open(tmp_path / 'whole.tar', 'rb') as stream:
         assert [found.name for found in archives.ranges(stream, 'whole.tar')] == ['a.jpg']
     with open(tmp_path / 'cut.tar', 'rb') as stream, pytest.raises(
-            UserError, match=r'cut\.tar is not a whole archive \(.*\); fetch it again'):
+            UserError, match=r'cut\.tar is not a whole archive \(.*\)\. Fetch it again'):
         list(archives.ranges(stream, 'cut.tar'))
 
 
@@ -115,7 +115,7 @@ def test_a_phrase_without_label():
 
 @pytest.mark.parametrize('missing, module, words', [
     ('cv2', 'data_prep.people.sample_garments', r'data\.samples: .* OpenCV, .* run `pip install opencv'),
-    ('sklearn', 'data_prep.image.sample_images', r'data\.samples: .* scikit-learn, .* run `pip install scikit')])
+    ('sklearn', 'data_prep.image.sample_images', r'data\.samples: .* scikit-learn, .* Run `pip install scikit')])
 def test_a_sample_whose_package_is_missing(monkeypatch, tmp_path, missing, module, words):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, module, raising=False)
@@ -134,7 +134,7 @@ def test_weights_of_another_network():
 
 def test_a_text_file_without_its_partner(config_file):
     resolved = config.load(config_file, ['data.train=[a.en, a.de, b.en]'])
-    with pytest.raises(UserError, match=r'data\.train: .*b\.en has no partner; list files two by two'):
+    with pytest.raises(UserError, match=r'data\.train: .*b\.en has no partner\. List files two by two'):
         text_job.run(resolved.data, 'nowhere', [])
 
 
@@ -142,7 +142,7 @@ def test_a_text_file_without_its_partner(config_file):
 
 def test_no_pictures_are_there(tmp_path):
     (tmp_path / 'notes.txt').write_text('x')
-    with pytest.raises(UserError, match=r'no pictures \(\.jpg, \.jpeg, \.png\) are there'):
+    with pytest.raises(UserError, match=r'no images \(\.jpg, \.jpeg, \.png\)'):
         predict_images.write(None, [str(tmp_path)], str(tmp_path / 'out'), None, False)
     with pytest.raises(UserError, match='gone.jpg: there is no such file or folder'):
         predict_images.write(None, [str(tmp_path / 'gone.jpg')], str(tmp_path / 'out'), None, False)
@@ -150,7 +150,7 @@ def test_no_pictures_are_there(tmp_path):
 
 
 @pytest.mark.parametrize('files, words', [
-    (['empty.txt'], r'empty\.txt: no pairs are listed; write one `person\.jpg garment\.jpg` a line'),
+    (['empty.txt'], r'empty\.txt: no pairs are listed\. Write one `person\.jpg garment\.jpg` per line'),
     (['gone.txt'], r'gone\.txt: there is no such file'), (['.'], 'give pairs files, and at most one folder'),
     (['.', '.', 'empty.txt'], 'give pairs files, and at most one folder')])
 def test_no_pairs_are_there(tmp_path, files, words):
@@ -164,7 +164,7 @@ def test_no_pairs_are_there(tmp_path, files, words):
 
 
 def test_attention_is_a_transformers(tmp_path):
-    with pytest.raises(UserError, match=r'keras_models\..* has no attention; give .*transformer'):
+    with pytest.raises(UserError, match=r'keras_models\..* has no attention\. Give .*transformer'):
         attention.look(Pipeline(config.load('demo_images'), str(tmp_path), []), 'a line', '')
 
 
@@ -182,9 +182,9 @@ measures: {error: {metric: top1_error}}
 
 @pytest.mark.parametrize('text, words', [
     ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'small and paper; not large'),
-    ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "is of 'loss', which nothing measures"),
+    ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "uses 'loss', which is not among measures"),
     ('claims: [{says: It is., measure: error}]', "'It is.' needs one of rises, at_least, at_most, ratio"),
-    ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "'loss', of which nothing is claimed"),
+    ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "'loss', which no claim uses"),
     ('instead: see there', 'it must have either scales or instead'), ('colour: red', 'colour'),
     ('measures: {error: {take: worst}}', 'take'), ('settings: 5', ''), ('title: [', '')])
 def test_an_item_that_leads_nowhere(tmp_path, text, words):
@@ -206,7 +206,7 @@ def test_an_item_that_leads_nowhere(tmp_path, text, words):
     (['features', '.', '--model', 'nowhere', '--scales', '32'], ['--model nowhere', 'no such folder']),
     (['lineage', '--config', 'demo_images'], ['holds no version', 'pipelines.push --config demo_images']),
     (['lineage', '--raw', 'gone.txt'], ['--raw gone.txt', 'there is no such file']),
-    (['reproduce', 'transformer/fig1'], ['transformer/fig1 is not run']),
+    (['reproduce', 'transformer/fig1'], ['transformer/fig1 cannot be run']),
     (['reproduce', 'transformer/table4'], ['transformer/table4 needs --data', 'treebank']),
     (['push', '--rollback'], ['nothing to roll back', 'pipelines.push']),
     (['prepare', '--set', 'data.train'], ['--set data.train', 'section.key=value']),

@@ -144,7 +144,7 @@ def test_page_carries_strips_sheet_and_notes(tmp_path):
     np.testing.assert_allclose(levels, [0, 1, 20, 21, 200, 40, 80, 40, 80], atol=1)
     assert page.count('<img') == len(images) and 'img-src data:' in page
     assert re.search(r'<th>person</th>\s*<th>made</th>', page) and 'garment</th>' not in page
-    assert 'at 1024 x 768 &lt; 2' in page and 'fraction of answers equal' in page
+    assert 'at 1024 x 768 &lt; 2' in page and 'fraction of outputs equal' in page
     assert 'A &lt;term&gt; was off.' in page
     with open(os.path.join(context.outputs['report'], 'model_card.md'), encoding='utf-8') as file:
         assert '- A <term> was off.' in file.read()

@@ -216,7 +216,7 @@ def test_the_shipped_pages_follow_from_the_numbers_beside_them():
 
 
 def test_publishing_without_runs_is_refused(tmp_path):
-    with pytest.raises(UserError, match='no item was run'):
+    with pytest.raises(UserError, match='no item is finished'):
         publishing.publish(str(tmp_path), str(tmp_path / 'docs'))
     old = tmp_path / 'vgg' / 'table1'
     old.mkdir(parents=True)
@@ -227,8 +227,8 @@ def test_publishing_without_runs_is_refused(tmp_path):
 
 @pytest.mark.parametrize('args, words', [
     (['nothing/here'], "There is no 'nothing/here'"),
-    (['broken.yaml'], "broken.yaml: 'It is.' is of 'b', which is no setting"),
-    (['rates.yaml', '--scale', 'paper'], 'has no scale paper; it has small'),
+    (['broken.yaml'], "broken.yaml: 'It is.' uses 'b', which is not a setting"),
+    (['rates.yaml', '--scale', 'paper'], 'has no scale paper. Choose from small'),
     (['rates.yaml'], 'needs --data: pictures'),
 ])
 def test_mistakes_are_sentences(tmp_path, args, words):
@@ -259,7 +259,7 @@ def test_a_setting_begins_with_what_is_above_it(tmp_path):
     (tmp_path / 'item.yaml').write_text(
         'title: t\nsource: s\nscales: {small: {config: demo_images}}\n'
         'settings: {a: {set: ["train.init_from={run: b}"]}, b: {}}')
-    with pytest.raises(UserError, match="'a' names 'b', which is no setting above it"):
+    with pytest.raises(UserError, match="'a' refers to 'b', which is not an earlier setting"):
         experiments.load(str(tmp_path / 'item.yaml'))
 
 

@@ -208,8 +208,8 @@ def no_room_for_the_index():
 
 
 @pytest.mark.parametrize('full, words', [
-    pytest.param(no_room_for_data, 'File too large; raise the limit', id='data'),
-    pytest.param(no_room_for_the_index, 'No space left on device; free some space and start the same command',
+    pytest.param(no_room_for_data, 'File too large. Raise the file size limit', id='data'),
+    pytest.param(no_room_for_the_index, 'No space left on device. Free some space and run the same command',
                  id='index')])
 def test_a_disk_that_is_full_at_the_third_checkpoint(config_file, few, whole, tmp_path, capsys, full, words):
     """A sentence and exit code 2; two good checkpoints and no litter; with room again the command goes on."""

@@ -383,7 +383,7 @@ def test_versions_change_on_push_and_rollback(tmp_path):
         assert now() == 2  # what is damaged is not loaded, and what was served before is
         status = next(each for each in served.ask(f'{server.rest}/v1/models/half')[1]['model_version_status']
                       if int(each['version']) == damaged)
-        assert status['state'] == 'END' and 'saved_model.pb is not the file that was pushed' in status[
+        assert status['state'] == 'END' and 'saved_model.pb has changed since the push' in status[
             'status']['error_message']
     assert second > first
 

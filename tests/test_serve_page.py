@@ -107,11 +107,11 @@ def test_try_on(server):
     assert status == 200 and base64.b64decode(worn['image']) == garment == base64.b64decode(worn['warped'])
     assert tf.io.decode_png(base64.b64decode(worn['parse'])).shape[:2] == [64, 48]
     one = {name: base64.b64encode(garment).decode() for name in ('image', 'parse')}
-    for body, said in (({'person': 0, 'garment': 99}, 'garment is none of those there are'),
+    for body, said in (({'person': 0, 'garment': 99}, 'garment is not one of the samples'),
                        ({'person': one, 'garment': 1}, 'The OpenPose file (openpose-json) is missing.'),
                        ({'person': {**one, 'pose_json': 'e30='}, 'garment': 1}, 'cannot be used: no person'),
                        ({'person': {**one, 'image': 'AAAA', 'pose_json': 'e30='}, 'garment': 1}, 'image file format'),
-                       ({'person': {**one, 'image': '*'}, 'garment': 1}, 'image is no base64'),
+                       ({'person': {**one, 'image': '*'}, 'garment': 1}, 'image is not base64'),
                        ({'garment': 1}, 'person is missing')):
         status, found = act(server, 'try_on', 'wear', body)
         assert status == 400 and said in found['error'], found

@@ -171,7 +171,7 @@ LINES = ['A man rides.', '', 'Zwei Hunde spielen im Schnee vor dem Haus.', 'grö
 def test_rest_client_lines_in_lines_out(kit, rest):
     run = run_client(kit, 'rest_client.py', '--url', rest, '--batch_size', '2', lines='\n'.join(LINES) + '\n')
     assert run.stdout.decode() == ''.join(f'{line}!\n' for line in LINES)
-    assert run.stderr.decode() == 'line 3 is too long; only its beginning was read\n' and run.returncode == 0
+    assert run.stderr.decode() == 'line 3 is too long; only its beginning was used\n' and run.returncode == 0
     assert kit.served.calls == {2: 2, 1: 1}
     run = run_client(kit, 'rest_client.py', '--url', f'{rest}/', 'one', 'on two\nlines')
     assert run.stdout.decode() == 'one!\non two lines!\n'
@@ -194,7 +194,7 @@ def test_rest_client_says_what_is_wrong(kit, rest):
 def test_grpc_client_lines_in_lines_out(kit, rpc):
     run = run_client(kit, 'grpc_client.py', '--address', rpc, '--batch_size', '3', lines='\n'.join(LINES))
     assert run.stdout.decode() == ''.join(f'{line}!\n' for line in LINES), run.stderr
-    assert run.stderr.decode().endswith('line 3 is too long; only its beginning was read\n')
+    assert run.stderr.decode().endswith('line 3 is too long; only its beginning was used\n')
     assert run.returncode == 0 and kit.served.calls == {3: 1, 2: 1}
 
 
@@ -257,7 +257,7 @@ def test_a_picture_that_cannot_be_read_is_one_sentence(kit):
     for name, why in (('none.jpg', 'No such file or directory'), ('.', 'Is a directory'),
                       ('', 'No such file or directory'), ('a\0b', 'embedded null byte')):
         run = run_client(kit, 'rest_client.py', '--pictures', lines=f'{name}\n')
-        assert run.stderr.decode() == f'error: {name} cannot be read ({why}); give names of JPEG or PNG files.\n'
+        assert run.stderr.decode() == f'error: {name} cannot be read ({why}). Give names of JPEG or PNG files.\n'
         assert run.returncode == 1 and not run.stdout
 
 

@@ -180,11 +180,11 @@ def change_segments(folder):
      r'training-giga-fren\.tar/giga-fren\.release2\.fixed\.en\.gz is not a whole gzip file'),
     (lambda folder: pack(folder / 'test-full.tgz', {
         f'test-full/newstest2014-deen-{side}.sgm': text(SOURCE) for side in ('src.en', 'ref.de')}),
-     r'test-full\.tgz/test-full/newstest2014-deen-src\.en\.sgm has no <seg> in it'),
+     r'test-full\.tgz/test-full/newstest2014-deen-src\.en\.sgm has no <seg>'),
     (lambda folder: pack(folder / 'test-full.tgz', {
         f'test-full/newstest2014-deen-{side}.sgm': sgml(HELD[0])[:-60] for side in ('src.en', 'ref.de')}),
      r'newstest2014-deen-src\.en\.sgm: segment 2 is not closed'),
-    (change_segments, r'src\.en\.sgm has 3 segments and \S*ref\.de\.sgm has 4 segments; number n of one'),
+    (change_segments, r'src\.en\.sgm has 3 segments, but \S*ref\.de\.sgm has 4 segments\. Line n of one'),
 ])
 def test_what_cannot_be_read_is_one_sentence(folder, damage, message):
     damage(folder)
@@ -217,7 +217,7 @@ def test_a_line_longer_than_any_is_a_dead_letter(tmp_path):
     (tmp_path / 'a.de').write_bytes(b'eins\nzwei\ndrei\n')
     first, long, last = unpacked(tmp_path, 'a.en', 'a.de')
     assert (first.columns, last.columns) == (('one', 'eins'), ('three', 'drei')) and long.columns == ()
-    assert long.reason == '2,097,153 bytes in one record, which may have 1,048,576'
+    assert long.reason == '2,097,153 bytes in one record, but at most 1,048,576 are allowed'
     assert (long.file, long.line, long.offset, last.offset) == (str(tmp_path / 'a.en'), 2, 4, 2_097_157)
 
 
@@ -275,5 +275,5 @@ def test_a_member_of_holes_is_none(tmp_path):
 
 
 def test_an_archive_needs_a_file_in_it(folder):
-    with pytest.raises(UserError, match=r'data\.train: \S+europarl-v7\.tgz is an archive; go on with the file inside'):
+    with pytest.raises(UserError, match=r'data\.train: \S+europarl-v7\.tgz is an archive\. Continue with the file'):
         prepare(config(folder, train=['training-parallel-europarl-v7.tgz'] * 2), folder / 'out')

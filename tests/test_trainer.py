@@ -125,7 +125,7 @@ def test_bfloat16_that_changes_nothing_is_told(config_file, examples, small, tmp
     monkeypatch.setattr(precision, 'rewritten', lambda: rewritten)
     kind = 'bfloat16' if short else 'float32'
     trainer.train(config.load(config_file, ['train.steps=0', f'train.precision={kind}']), examples, str(tmp_path))
-    assert capsys.readouterr().out.count('train.precision: bfloat16 changes nothing') == said
+    assert capsys.readouterr().out.count('train.precision: bfloat16 has no effect') == said
 
 
 def test_training_starts_from_named_weights(config_file, examples, tmp_path):
@@ -148,7 +148,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
             np.testing.assert_array_equal(found, expected)
             assert not np.array_equal(found, before)
     wider = config.load(config_file, [f'train.init_from={first}', 'model.d_ff=72'])
-    with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, the checkpoint holds shape \[32, 64\]'):
+    with pytest.raises(UserError, match=r'W_1:kernel has shape \[32, 72\] here, but the checkpoint holds .*\[32, 64\]'):
         trainer.start(trainer.Trainer(wider, devices.choose(wider, False), examples), str(tmp_path / 'third'))
     with pytest.raises(UserError, match='holds no weights'):
         checkpoints.find(examples, roles.model('keras_models.transformer'))
@@ -157,7 +157,7 @@ def test_training_starts_from_named_weights(config_file, examples, tmp_path):
     with open(os.path.join(foreign, 'run.json'), 'w') as file:
         json.dump({'vocabulary': 'another'}, file)
     resolved = config.load(config_file, [f'train.init_from={foreign}'])
-    with pytest.raises(UserError, match='are of other subwords than the data; prepare it again .*data.subword_model'):
+    with pytest.raises(UserError, match='other subwords than the data. Prepare the data again .*data.subword_model'):
         trainer.start(trainer.Trainer(resolved, devices.choose(resolved, False), examples), str(tmp_path / 'new'))
 
 
@@ -264,12 +264,12 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(config_file, e
     os.truncate(os.path.join(run, 'checkpoints', 'ckpt-20.data-00000-of-00001'), 1000)
     again = trainer.train(resolved, examples, run)
     assert again.resumed_at == 10 and again.averaged == found.averaged
-    assert 'ckpt-20 is not used: ckpt-20.data-00000-of-00001 is not the file that was' in capsys.readouterr().out
+    assert 'ckpt-20 is damaged: ckpt-20.data-00000-of-00001 has changed since it was written' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('overrides, message', [
-    ([], 'no TPU is named'), (['train.tpu=grpc://127.0.0.1:9'], 'nobody listens at grpc://127.0.0.1:9'),
-    (['train.tpu=local'], 'no TPU answers at local'), (['train.tpu=grpc://'], 'nobody listens')])
+    ([], 'no TPU is named'), (['train.tpu=grpc://127.0.0.1:9'], 'nothing listens at grpc://127.0.0.1:9'),
+    (['train.tpu=local'], 'no TPU answers at local'), (['train.tpu=grpc://'], 'nothing listens')])
 def test_no_tpu_is_one_sentence_at_once(config_file, overrides, message):
     started = time.monotonic()
     with pytest.raises(UserError, match=message):

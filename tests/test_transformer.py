@@ -278,7 +278,7 @@ def test_the_official_preset_normalises_before_and_drops_in_three_places():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match='no multiple of h'):
+    with pytest.raises(ValueError, match='not a multiple of h'):
         Config(vocab_size=9, d_model=16, h=3)
     with pytest.raises(ValueError, match='must be even'):
         Config(vocab_size=9, d_model=15, h=3)

@@ -59,7 +59,7 @@ def test_heads_are_told_apart():
                      'sharpest weight of "walks"': 1, 'weight on "man", more than others give': 1}
     always = heads.measured(one_hot([2, 2, 2, 2]), ['An', 'old', 'man', 'walks'], 'walks', 'man')
     assert always['sharpest weight of "walks"'] == 1 and always['weight on "man", more than others give'] == 0
-    with pytest.raises(UserError, match="'runs' is no subword of the sentence, which was cut into An old"):
+    with pytest.raises(UserError, match="'runs' is not a subword of the sentence, An old"):
         heads.measured(weights, ['An', 'old', 'man', 'walks'], 'runs')
 
 

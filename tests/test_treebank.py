@@ -82,10 +82,10 @@ def test_trees_are_read_as_nltk_reads_them():
 
 
 @pytest.mark.parametrize('text, why', [
-    ('(S (NP (NN a))', '1 bracket not closed'), ('(S (NN a)))', 'closed that was not opened'),
-    ('(S )', "nothing in a bracket 'S'"), ('()', 'nothing in a bracket'), ('(NP the man)', "'the' has no tag of its"),
+    ('(S (NP (NN a))', '1 bracket not closed'), ('(S (NN a)))', 'closing bracket without an opening one'),
+    ('(S )', "an empty bracket 'S'"), ('()', 'an empty bracket'), ('(NP the man)', "'the' has no tag of its"),
     ('(NP (DT the) man)', "'man' has no tag"), ('loose (S (NN a))', "'loose' is outside"),
-    ('(S ' * 300, 'over 200 brackets in each other')])
+    ('(S ' * 300, 'over 200 nested brackets')])
 def test_what_is_no_tree_is_told(text, why):
     with pytest.raises(Malformed, match=why):
         trees.parse(text)
@@ -273,9 +273,9 @@ def test_extra_trees_are_learned_from_and_never_split_off(bank, tmp_path):
 
 def test_what_is_no_tree_is_a_dead_letter_and_costs_no_other(bank, tmp_path):
     good = [' '.join(tree.split()) for tree in corpus(6)]
-    bad = {'( (S (NP (NN cut)': '3 brackets not closed', '*** a heading ***': "'***' is outside of brackets",
-           '(S (NN caf\udce9))': 'not UTF-8: byte 0xe9 at position 10', '( (S (-NONE- *)))': 'no word in it',
-           f'{good[0]} {good[1]}': '2 trees on one line', '(S (NN a)))': 'closed that was not opened'}
+    bad = {'( (S (NP (NN cut)': '3 brackets not closed', '*** a heading ***': "'***' is outside of all brackets",
+           '(S (NN caf\udce9))': 'not UTF-8: byte 0xe9 at position 10', '( (S (-NONE- *)))': 'it has no words',
+           f'{good[0]} {good[1]}': '2 trees on one line', '(S (NN a)))': 'closing bracket without an opening one'}
     lines = [line for pair in zip(good, bad) for line in pair]
     path = tmp_path / 'lines.mrg'
     path.write_bytes('\n'.join(lines).encode('utf-8', 'surrogateescape'))

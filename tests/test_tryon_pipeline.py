@@ -112,7 +112,7 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
 @pytest.mark.parametrize('setting, said', [
     ('evaluate.thresholds.lpips.max=0.1', 'evaluate.thresholds.lpips: lpips is not computed: give evaluate.networks.'),
     ('evaluate.networks.inception=nowhere.pth', 'evaluate.networks.inception: there is no file nowhere.pth'),
-    ('evaluate.networks.vgg=nowhere.pth', 'evaluate.networks.vgg: no metric asks such a network'),
+    ('evaluate.networks.vgg=nowhere.pth', 'evaluate.networks.vgg: no metric uses such a network'),
     ('evaluate.thresholds.psnr.min=3', 'there is no metric \'psnr\'; there are l1, '),
 ])
 def test_what_cannot_be_judged_is_refused_before_any_work(people, tmp_path, setting, said):
@@ -153,7 +153,7 @@ def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, t
 
 def test_a_model_asked_for_lines_says_what_it_wants(finished):
     done = command('pipelines.predict', '--model', str(finished[0] / 'root' / 'serving' / 'people'), input='a line\n')
-    assert done.returncode == 2 and 'name a pairs file' in done.stderr
+    assert done.returncode == 2 and 'Name a pairs file' in done.stderr
 
 
 def test_worn_garments_alone_are_trained_on(finished):

@@ -226,7 +226,7 @@ def test_a_pushed_model_is_not_loaded_once_it_was_changed(exported, tmp_path, da
 
 def test_a_saved_model_nobody_recorded_is_not_loaded(models, exported, tmp_path):
     for path in (models['?'], shutil.copytree(exported, tmp_path / 'root' / 'copied' / 'model' / 'Format-Serving')):
-        with pytest.raises(UserError, match='is not loaded, for nothing says which files it should have'):
+        with pytest.raises(UserError, match='is not loaded because nothing records its hashes'):
             saved_model.load(str(path))
 
 
@@ -235,7 +235,7 @@ def test_a_saved_model_nobody_recorded_is_not_loaded(models, exported, tmp_path)
 def test_a_model_names_modules_of_this_project_alone(name):
     class Loaded:
         description = {'model_module': name}
-    with pytest.raises(UserError, match='is no model of this project'):
+    with pytest.raises(UserError, match='is not a model of this project'):
         saved_model.run(Loaded(), ['x'])
 
 

@@ -240,11 +240,11 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
         alone = config.load(file, [f'model.trainable_networks=[{name}]', *once])
         found = trainer.train(alone, examples, str(tmp_path / name))
         assert {*found.parameters} - {'segmentation_discriminator'} == {name}
-        with pytest.raises(ModelError, match=f'trains {name} alone holds no .*cannot be exported'):
+        with pytest.raises(ModelError, match=f'only trains {name} holds no .*cannot be exported'):
             export.check(alone)
     runs = [str(tmp_path / name) for name in ('segmentation', 'geometric_matching')]
     alone = ['model.trainable_networks=[alias]', *once]
-    with pytest.raises(UserError, match='no weights of geometric_matching, which do not learn here'):
+    with pytest.raises(UserError, match='no weights for geometric_matching, which this run does not train'):
         trainer.train(config.load(file, [*alone, f'train.init_from={runs[0]}']), examples, str(tmp_path / 'lost'))
     last = config.load(file, [*alone, f'train.init_from=[{", ".join(runs)}]'])
     train.check(last)

@@ -34,9 +34,9 @@ def test_every_class_is_in_one_group_and_the_garment_alone_in_its():
 
 
 def test_keys_of_the_networks_are_checked_by_name():
-    with pytest.raises(ValueError, match='alias.widht: there is no such key; there are .*width'):
+    with pytest.raises(ValueError, match='alias.widht: there is no such key; known keys: .*width'):
         try_on.Config(alias={'widht': 1})
-    with pytest.raises(ValueError, match='size is height and width, each a multiple of 64'):
+    with pytest.raises(ValueError, match='size must be a height and a width, multiples of 64'):
         try_on.Config(size=[1000, 768])
 
 

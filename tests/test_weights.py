@@ -102,7 +102,7 @@ def test_damage_is_named_with_what_to_remove(tmp_path, file):
     path = str(tmp_path / 'ckpt-7')
     checkpoints.save({'one': net()}, path)
     os.truncate(f'{path}.{file}', os.path.getsize(f'{path}.{file}') // 2)
-    expected = rf'^{re.escape(path)} cannot be read as a checkpoint \(.*; remove ckpt-7\.\* from {tmp_path} '
+    expected = rf'^{re.escape(path)} cannot be read as a checkpoint \(.*\. Remove ckpt-7\.\* from {tmp_path} '
     for work in (checkpoints.restore, lambda nets, path: checkpoints.read(path),
                  lambda nets, path: checkpoints.assign_mean(nets, [path])):
         with pytest.raises(UserError, match=expected):
@@ -144,13 +144,13 @@ def test_each_net_starts_with_the_first_weights_that_hold_it(tmp_path):
 
 def test_weights_that_are_of_no_use_or_lacking_are_refused(tmp_path):
     other, one = saved(tmp_path, other=net()), saved(tmp_path, one=net())
-    refusal = f'train.init_from: {re.escape(other)} .* it holds no one and no two;'
+    refusal = rf'train.init_from: {re.escape(other)} .* it holds no one and no two\.'
     with pytest.raises(UserError, match=refusal):
         checkpoints.start({'one': net(), 'two': net()}, [other], ('one', 'two'), PAPER, None)
     # the first gave all it could
     with pytest.raises(UserError, match=f'{re.escape(one)} .* it holds no one;'):
         checkpoints.start({'one': net()}, [one, one], ('one',), PAPER, None)
-    with pytest.raises(UserError, match='train.init_from: there are no weights of two and three, '):
+    with pytest.raises(UserError, match='train.init_from: no weights for two and three, '):
         checkpoints.start({'one': net(), 'two': net(), 'three': net()}, [one], ('one',), PAPER, None)
 
 
@@ -222,7 +222,7 @@ def test_the_nearest_weights_count_and_none_is_a_sentence(tmp_path):
     assert checkpoints.sources([run, '', f'{run}/variables/variables'], PAPER) == [
         f'{run}/weights', f'{run}/variables/variables']
     assert checkpoints.sources('', PAPER) == []
-    with pytest.raises(UserError, match='nowhere holds no weights; give a checkpoint, '):
+    with pytest.raises(UserError, match=r'nowhere holds no weights\. Give a checkpoint, '):
         checkpoints.find(str(tmp_path / 'nowhere'), PAPER)
 
 
@@ -266,7 +266,7 @@ def test_a_run_resumes_with_its_optimizer_or_says_whose_it_is(tmp_path):
     again, their_nets = run(keras.optimizers.SGD(0.1, momentum=0.9), 2)
     checkpoints.resume(again, their_nets, path)
     assert same(their_nets['one'], nets['one']) and np.all(again.optimizer.momentums[0] == tf.ones([2, 3]))
-    with pytest.raises(UserError, match=r'ckpt-4 is of another optimizer \(.*\); give the configuration'):
+    with pytest.raises(UserError, match=r'ckpt-4 is of another optimizer \(.*\)\. Give the configuration'):
         checkpoints.resume(*run(keras.optimizers.Adam()), path)  # two slots for each variable
     plain = checkpoints.write(tf.train.Checkpoint(nets=by_name(nets)), str(tmp_path / 'plain'), 5, keep=1)
     with pytest.raises(UserError, match=r'ckpt-5 is of another optimizer'):  # of none

@@ -119,7 +119,7 @@ def test_counts_reconcile_and_dead_letters_say_where(files, tmp_path):
 
 
 @pytest.mark.parametrize('change, message', [
-    (lambda folder: write(folder, 'train.de', TARGET[:-2]), r'train\.en has 60 lines and .*train\.de has 58'),
+    (lambda folder: write(folder, 'train.de', TARGET[:-2]), r'train\.en has 60 lines, but .*train\.de has 58 lines'),
     (lambda folder: (folder / 'train.de').unlink(), r'there is no file .*train\.de'),
     (lambda folder: write(folder, 'train.en', []) or write(folder, 'train.de', []), 'data.train holds no usable pair'),
     (lambda folder: write(folder, 'train.en', ['']*60), r'data\.train holds no usable pair: 60 read, 60 empty'),
@@ -204,7 +204,7 @@ def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
     assert second['vocabulary'] == first['vocabulary'] and second['counts']['train']['written'] == 3
     assert prepare(files(), tmp_path / 'third')['vocabulary'] != first['vocabulary']
     assert given in files(subword_model=given).files('train')  # a change of it is a change of the data
-    for values, message in (({'vocab_size': 20}, 'is less than the 48 pieces'), ({'subword_model': 'no'}, 'no subword'),
+    for values, message in (({'vocab_size': 20}, 'is below the 48 pieces'), ({'subword_model': 'no'}, 'no subword'),
                             ({'subword_model': str(tmp_path / 'train.en')}, 'train.en is no subword model')):
         folder = tmp_path / f'refused-{len(message)}'
         with pytest.raises(UserError, match=message):
@@ -222,7 +222,7 @@ def test_a_stray_quote_costs_its_record_and_no_other(files, tmp_path):
 
 
 def test_an_unknown_language_is_named(files, tmp_path):
-    with pytest.raises(UserError, match="data.target 'xx' is no language CLDR knows"):
+    with pytest.raises(UserError, match="data.target 'xx' is not a language of CLDR"):
         prepare(files(samples='cldr', target='xx'), tmp_path / 'out')
 
 

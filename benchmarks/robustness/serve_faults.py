@@ -1,4 +1,4 @@
-"""`pipelines.serve` under fire: load, pushes and rollbacks, kills, half-sent and damaged requests, slow readers.
+"""Put `pipelines.serve` under load with pushes, rollbacks, kills, half-sent and damaged requests and slow readers.
 
     python benchmarks/robustness/serve_faults.py runs/demo_translation/serving/demo_translation --lines lines.txt
     python benchmarks/robustness/serve_faults.py DIR --lines lines.txt --minutes 2 --pushes 8 --kills 1 --damaged 500

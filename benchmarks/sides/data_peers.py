@@ -18,7 +18,7 @@ DECODE = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 
 
 def prepared(path: str) -> bytes:
-    """A picture whose shorter side is at most 256; one that is so already stays as it came."""
+    """Return a picture whose shorter side is at most 256; one that is so already stays as it came."""
     content = pathlib.Path(path).read_bytes()
     pixels = cv2.imdecode(np.frombuffer(content, np.uint8), DECODE)
     size, short = pixels.shape[:2], min(pixels.shape[:2])

@@ -36,8 +36,10 @@ EOS, PAD, BOS = 2, 0, 1
 
 
 def transformer(V: int, d: int, ff: int, h: int, N: int) -> dict[str, np.ndarray]:
-    """Weights by the names of `keras_models.transformer`. The end symbol's vector is zero, so that it is never among
-    the best and all hypotheses grow to the same length."""
+    """Return weights by the names of `keras_models.transformer`.
+
+    The end symbol's vector is zero, so that it is never among the best and all hypotheses grow to the same length.
+    """
     draw = np.random.default_rng(0)
 
     def matrix(*shape: int, fan_in: int) -> np.ndarray:

@@ -33,7 +33,7 @@ def _tensor(name: str, shape: Sequence[int]) -> np.ndarray:
 
 
 def _of_power(name: str, kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors u and v of spectral normalisation."""
+    """Return the vectors u and v of spectral normalisation."""
     matrix = kernel.reshape(len(kernel), -1)
     u = _draw(name).standard_normal(len(kernel), np.float32)
     for _ in range(POWER_STEPS):
@@ -45,8 +45,10 @@ def _of_power(name: str, kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """A state dict in the layout of torch: kernels [kernels, maps, height, width] of variance 2 / fan-in (He et al.
-    2015), the last layer of the spline's smaller ones; biases and means of small numbers, scales and variances near 1.
+    """Return a state dict in torch's layout: kernels [kernels, maps, height, width] of variance 2 / fan-in.
+
+    That is He et al. 2015; the last layer of the spline has smaller ones. Biases and means are small, scales and
+    variances near 1.
     """
     found = {name: _tensor(name, shape) for name, shape in shapes.items()}
     for name in [name for name in shapes if name.endswith('weight_orig')]:
@@ -75,12 +77,14 @@ def pairs(batch: int, size: Sequence[int]) -> dict[str, np.ndarray]:
 
 
 def noise(batch: int) -> np.ndarray:
-    """What the segmentation generator is given beside: 1 where a normal draw is over 1, else 0."""
+    """Return the segmentation generator's noise: 1 where a normal draw exceeds 1, else 0."""
     return (_draw('noise').standard_normal([batch, *LOW, 1]) > 1).astype(np.float32)
 
 
 def answer(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What is compared of a forward pass: every class's share of the parse, and pictures by blocks, as a dozen pixels
-    have two classes alike."""
+    """Return what is compared of a forward pass: every class's share of the parse, and images by blocks.
+
+    Single pixels are too few, because in a dozen of them two classes are equally probable.
+    """
     return {'parse': found['parse'].mean((0, 1, 2))} | {
         name: inputs.blocks(found[name][0], BLOCK) for name in ('warped', 'image')}

@@ -56,7 +56,7 @@ def fill(model: keras.Model, weights: dict[str, np.ndarray]) -> None:
 
 
 def step(batch: int, length: int) -> side.Work:
-    """A training step with dropout; what is compared is the loss and gradients without."""
+    """Return a training step with dropout; what is compared is the loss and gradients without."""
     model = network(length, **inputs.BASE)
     fill(model, inputs.transformer(**inputs.BASE))
     source, target = (tf.constant(inputs.sentences(batch, length, inputs.BASE['V'], seed=seed)) for seed in (3, 4))

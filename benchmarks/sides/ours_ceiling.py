@@ -6,7 +6,7 @@ SQUARE = 2048
 
 
 def gemm() -> side.Work:
-    """The product of two square matrices; a unit is a floating-point operation."""
+    """Return the product of two square matrices; a unit is a floating-point operation."""
     a, b = (tf.random.stateless_normal([SQUARE, SQUARE], [0, seed]) for seed in (1, 2))
     product = tf.function(tf.matmul)
 

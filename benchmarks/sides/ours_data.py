@@ -33,14 +33,14 @@ SLOWER = 1.2  # a step than its input
 
 
 def read(folder: str, split: str, features: dict) -> Iterator[dict[str, np.ndarray]]:
-    """The tf.Examples of a split, in its order."""
+    """Yield the tf.Examples of a split, in its order."""
     part = records.open_split(folder, split)
     for record in part.read(range(len(part))):
         yield {name: value.numpy() for name, value in tf.io.parse_single_example(record, features).items()}
 
 
 def prepare_pictures(pictures: str, folder: str, resize: int | None = None, times: int = 1) -> int:
-    """Returns how many; a tenth each is split off for validation and test, without which there is no data set."""
+    """Return how many; a tenth each is split off for validation and test, without which there is no data set."""
     config = imagenet.Config(folder=pictures, train=['train'] * times, validation_fraction=0.1, test_fraction=0.1,
                              resize=resize)
     return sum(counts['written'] for counts in image_job.run(config, folder, [])['counts'].values())
@@ -61,7 +61,7 @@ def imagenet_preparation(pictures: str, times: int) -> side.Work:
 
 
 def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
-    """Returns how many pairs; one that is no part of them is held out, without which there is no data set."""
+    """Return how many pairs; one that is no part of them is held out, without which there is no data set."""
     held_out, subword_model = pathlib.Path(folder, 'held_out.tsv'), pathlib.Path(folder, 'given.model')
     held_out.write_text('held\tout\n')
     subword_model.write_bytes(model)
@@ -105,7 +105,7 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
-    """Records to batches, some passes over them; a pass begins with nothing decoded ahead."""
+    """Record to batches, some passes over them; a pass begins with nothing decoded ahead."""
     strategy.serialise_cpu_ops()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
@@ -123,7 +123,7 @@ def records_to_batches(pictures: str, rows: int) -> side.Work:
 
 
 def windows(sizes: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """What of pictures [n, 2] is under the crops that our pipeline draws at these places: whole pixels, [n, 4]."""
+    """Return the part of images [n, 2] under the crops our pipeline draws at these places: whole pixels, [n, 4]."""
     drawn = np.stack([tf.random.stateless_uniform([4], [0, place], alg='philox') for place in places])[:, 1:3]
     whole = np.stack([augmentation.rescaled(size, SCALE) for size in sizes])
     offsets = (drawn * (whole - CROP + 1).astype(np.float32)).astype(np.int32)
@@ -133,7 +133,7 @@ def windows(sizes: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def jpeg_decoding(pictures: str, rows: int) -> side.Work:
-    """The same crops of the same files, from memory: decoded only, neither rescaled nor made batches."""
+    """Return the same crops of the same files, from memory: decoded only, neither rescaled nor made batches."""
     split, batches, _ = training_set(pictures, rows)
     features = {'image': tf.io.FixedLenFeature([], tf.string), 'height': tf.io.FixedLenFeature([], tf.int64),
                 'width': tf.io.FixedLenFeature([], tf.int64)}
@@ -162,7 +162,7 @@ def jpeg_decoding(pictures: str, rows: int) -> side.Work:
 
 
 def input_beside_a_step(pictures: str, rows: int, fed: bool) -> side.Work:
-    """Steps of a training on an accelerator, each of a fixed time, in which this process waits as it would for one.
+    """Step of a training on an accelerator, each of a fixed time, in which this process waits as it would for one.
 
     A step takes 1.2 times as long as the input alone takes for its batch. It is fed by the pipeline, which works
     meanwhile, or with one batch always. A unit is a millisecond of steps, so that of a second 1,000 would be all.

@@ -28,7 +28,7 @@ NETS = {  # a configuration, what is other here, and a batch; nothing is dropped
 
 def trainer(net: str, strategy: str, batch: int,
             dense_layers: str = 'every_device') -> tuple[trained.Trained, dict[str, tf.Tensor]]:
-    """A net's trainer, drawn from one seed, and a batch of so many rows for all replicas."""
+    """Return a net's trainer, drawn from one seed, and a batch of so many rows for all replicas."""
     name, overrides = NETS[net]
     made = trained.Trained(name, *overrides, f'train.strategy={strategy}',
                            f'train.dense_layers={dense_layers}')
@@ -43,7 +43,7 @@ def trainer(net: str, strategy: str, batch: int,
 
 def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = False,
          dense_layers: str = 'every_device') -> side.Work:
-    """A unit is a step of the whole batch.
+    """Return a unit is a step of the whole batch.
 
     `threads`: that an operation may use, in every process; 0 leaves it to TensorFlow, which takes all cores.
     `beside`: operations start beside each other, which training does not let them, so that weights repeat to the bit.
@@ -68,7 +68,7 @@ def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = F
 
 
 def second_worker() -> subprocess.Popen:
-    """Makes this process the first of two workers, and starts the other, which does a step for every line it reads."""
+    """Make this process the first of two workers, and starts the other, which does a step for every line it reads."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
         for each in sockets:
@@ -83,7 +83,7 @@ def second_worker() -> subprocess.Popen:
 
 
 def follow(net: str, strategy: str, batch: int) -> None:
-    """What the second worker does, until the first one leaves."""
+    """Run the second worker until the first one leaves."""
     made, given = trainer(net, strategy, batch)
     given = made.shares(given)
     for _ in sys.stdin:

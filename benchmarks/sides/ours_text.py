@@ -24,7 +24,7 @@ def filled(net: tf.keras.Model) -> None:
 
 
 def step(batch: int, length: int, precision: str = 'float32', jit: bool = False) -> side.Work:
-    """A training step with dropout; what is compared is the loss and gradients without."""
+    """Return a training step with dropout; what is compared is the loss and gradients without."""
     trainer = trained.Trained('wmt14_en_de_base', VOCABULARY, f'train.precision={precision}',
                               f'train.jit={str(jit).lower()}')
     filled(trainer.net)

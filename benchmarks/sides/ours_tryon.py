@@ -11,7 +11,7 @@ from keras_models.viton import chain, official_weights, try_on
 
 
 def names(net: keras.Model) -> dict[str, tf.Variable]:
-    """The peers' name of every variable."""
+    """Return the peers' name of every variable."""
     if net.name in official_weights.NETS:
         return official_weights.names(net.name, net)
     return {variable.name.split(':')[0].removeprefix('scale').replace('/', '.').replace('kernel', 'weight'): variable
@@ -19,7 +19,7 @@ def names(net: keras.Model) -> dict[str, tf.Variable]:
 
 
 def fill(net: keras.Model) -> None:
-    """Gives a network the weights all sides have."""
+    """Give a network the weights all sides have."""
     variables = names(net)
     weights = inputs_tryon.weights({  # [height, width, maps, kernels] is [kernels, maps, height, width] there
         name: (*variable.shape[:-3:-1], *variable.shape[:-2]) for name, variable in variables.items()})
@@ -54,7 +54,7 @@ def viton_hd_forward(size: list[int]) -> side.Work:
 
 
 def step(generator: str, batch: int, jit: bool = False) -> side.Work:
-    """A training step; the answer is without dropout."""
+    """Return a training step; the answer is without dropout."""
     trainer = trained.Trained(f'viton_hd_{generator}', 'model.preset=official', f'input.size={[*inputs_tryon.LOW]}',
                               f'train.jit={str(jit).lower()}')
     nets, config = trainer.nets, trainer.config.model
@@ -64,8 +64,10 @@ def step(generator: str, batch: int, jit: bool = False) -> side.Work:
 
     @functools.partial(tf.function, autograph=False, jit_compile=trainer.devices.jit)
     def learn(given):
-        """Losses and gradients by network. Without `training` there is no dropout; the geometric matching module has
-        none, but statistics of the batch."""
+        """Return losses and gradients by network.
+
+        Without `training` there is no dropout; the geometric matching module has none, but batch statistics.
+        """
         with tf.GradientTape(persistent=True) as tape:
             losses = trainer.model.loss_fn(nets, given, tf.constant(trained.SEED), generator == 'geometric_matching',
                                            config)[0]

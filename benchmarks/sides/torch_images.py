@@ -62,8 +62,10 @@ NETWORKS = {'vgg16': vgg16, 'alexnet': alexnet, 'model_a': model_a}
 
 
 def filled(network: nn.Module, sides, channels: int) -> nn.Module:
-    """Gives a network the weights all sides have. The first matrix reads square maps of these `sides` one after
-    another, the channels of which are the last axis there and the first here."""
+    """Assign the weights shared by all sides to a network.
+
+    The first matrices read square maps of these `sides`, whose channels are the last axis there and the first here.
+    """
     parts = [part for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear | nn.PReLU)]
     shapes: list[tuple[int, ...]] = []
     for part in parts:

@@ -107,7 +107,7 @@ class Plain(nn.Module):
 
 
 def step(net: str, batch: int, length: int, precision: str = 'float32') -> side.Work:
-    """A training step with dropout; what is compared is the loss and gradients without."""
+    """Return a training step with dropout; what is compared is the loss and gradients without."""
     weights, h, N = inputs.transformer(**inputs.BASE), inputs.BASE['h'], inputs.BASE['N']
     network = {'marian': marian, 'plain': Plain}[net](weights, h, N)
     source, target = (tensor(inputs.sentences(batch, length, inputs.BASE['V'], seed=seed)).long() for seed in (3, 4))
@@ -198,7 +198,7 @@ def translate(model: str, lines: str) -> side.Work:
 
 
 def exported(model: str) -> dict[str, np.ndarray]:
-    """The weights in a SavedModel of ours, by their names."""
+    """Return the weights in a SavedModel of ours, by their names."""
     reader = tf.train.load_checkpoint(os.path.join(model, 'variables', 'variables'))
     found = {}
     for key in reader.get_variable_to_shape_map():

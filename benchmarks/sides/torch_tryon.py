@@ -43,7 +43,7 @@ def segmentation(networks: types.ModuleType) -> nn.Module:
 
 
 def matching(networks: types.ModuleType, size: list[int]) -> nn.Module:
-    """The geometric matching module, for garments of a size."""
+    """Return the geometric matching module, for garments of a size."""
     network = networks.GMM(options([1024, 768]), 7, 3)  # that size over 64 is its correlation's
     del network.gridGen  # whose constants have no layout of channels last
     filled(network).gridGen = networks.TpsGridGen(options(size))
@@ -66,7 +66,7 @@ def joined(*maps: torch.Tensor) -> torch.Tensor:
 
 
 def shown(given: dict[str, torch.Tensor], resize) -> list[torch.Tensor]:
-    """What the segmentation generator and its discriminator see."""
+    """Return the inputs of the segmentation generator and its discriminator."""
     return [resize(each) for each in (given['cloth_mask'], given['cloth'] * given['cloth_mask'],
                                       one_hot(given['agnostic_parse']), given['pose'])]
 
@@ -76,7 +76,7 @@ def low(picture: torch.Tensor, mode: str) -> torch.Tensor:
 
 
 def blur() -> torch.Tensor:
-    """A Gaussian for every class."""
+    """Return a Gaussian for every class."""
     weights = np.exp(-0.5 * ((np.arange(BLUR) - BLUR // 2) / SIGMA) ** 2)
     kernel = torch.tensor(np.outer(weights, weights) / weights.sum() ** 2, dtype=torch.float32)
     return kernel.expand(inputs_tryon.CLASSES, 1, BLUR, BLUR).contiguous()
@@ -137,7 +137,7 @@ def geometric_step(batch: int, authors: str) -> side.Work:
     given, optimizer = pairs(batch, inputs_tryon.LOW), adam(network, 2e-4)
 
     def learn():
-        """The loss; leaves gradients."""
+        """Return the loss; leaves gradients."""
         worn = (given['parse'] == UPPER)[:, None].float()
         theta, grid = network(joined(worn, given['pose'], given['agnostic']), given['cloth'])
         warped = F.grid_sample(given['cloth'], grid, padding_mode='border', align_corners=False)
@@ -183,7 +183,7 @@ def segmentation_step(batch: int, authors: str) -> side.Work:
     optimizers = adam(network, 4e-4), adam(judge, 4e-4)
 
     def learn():
-        """The losses of both; leaves gradients."""
+        """Return the losses of both; leaves gradients."""
         X = shown(given, lambda each: each)
         logits = network(joined(*X, given['noise']))
         fake = decisions(judge, joined(*X, logits.sigmoid()))

@@ -31,13 +31,15 @@ class Trained(trainer.Trainer):
         return None
 
     def shares(self, batch: dict[str, tf.Tensor]):
-        """A batch of all replicas, divided as training divides it: rows go to the replicas in turn."""
+        """Return a batch of all replicas, divided as training divides it: rows go to the replicas in turn."""
         return self.strategy.experimental_distribute_values_from_function(lambda replica: {
             name: x[replica.replica_id_in_sync_group::replica.num_replicas_in_sync] for name, x in batch.items()})
 
     def undropped(self, batch: dict[str, tf.Tensor], *which: str) -> tuple[float, list[float]]:
-        """The mean loss of a batch, nothing being dropped, and the norms of its gradients by the variables named; by
-        XLA, or in bfloat16, where `step` is."""
+        """Return a batch's mean loss without dropout, and the norms of its gradients by the variables named.
+
+        XLA or bfloat16 are used if `step` uses them.
+        """
         variables = {variable.name.removesuffix(':0'): variable for variable in self.net.trainable_variables}
 
         @functools.partial(tf.function, autograph=False, jit_compile=self.devices.jit)
@@ -53,7 +55,7 @@ class Trained(trainer.Trainer):
         return float(mean), [float(norm) for norm in norms]
 
     def step(self, batch) -> float:
-        """Updates the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
+        """Update the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
         with precision.rewriting(self.config.train.precision, self.devices.use_mixed_policy):
             found = self._train(batch)
         return float(np.divide(*next(pair for name, pair in found.items() if name.startswith('loss/'))))

@@ -53,7 +53,7 @@ def main():
 
 
 def read(args) -> list:
-    """The lines, as text, or the images' bytes."""
+    """Return the lines, as text, or the images' bytes."""
     if args.lines:
         lines = args.lines.read_text('utf-8').splitlines()
         return [line for line in lines if line.strip()][:args.most]
@@ -62,7 +62,7 @@ def read(args) -> list:
 
 
 def body(value) -> bytes:
-    """A request of one row."""
+    """Return a request of one row."""
     if isinstance(value, bytes):
         return json.dumps({'inputs': {'image': [{'b64': base64.b64encode(value).decode()}]}}).encode()
     return json.dumps({'inputs': {'text': [value]}}).encode()
@@ -76,7 +76,7 @@ def answer_of(outputs: dict) -> str:
 # The three sides.
 
 def ceiling(args, inputs: list) -> None:
-    """Prints rows a second of `predict`, of several times, and its answers."""
+    """Print rows a second of `predict`, of several times, and its answers."""
     from pipelines.core import cli
     cli.quiet_libraries()
     from pipelines.serving import saved_model
@@ -92,7 +92,7 @@ def ceiling(args, inputs: list) -> None:
 
 
 def plain(args, inputs: list) -> None:
-    """Serves without batches, as one would write it first."""
+    """Serve without batches, as one would write it first."""
     from pipelines.core import cli
     cli.quiet_libraries()
     import tensorflow as tf
@@ -139,7 +139,7 @@ def free_port() -> int:
 # The load.
 
 async def load(port: int, name: str, bodies: list[bytes], clients: int, seconds: float) -> dict:
-    """Sends requests from so many clients for so long.
+    """Send requests from so many clients for so long.
 
     Returns:
       `rate`, requests a second; `p50` and `p99` in milliseconds; `answers` by the number of the body.

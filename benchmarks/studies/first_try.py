@@ -59,8 +59,10 @@ def members(archive: pathlib.Path, below: str) -> Iterator[tuple[str, str, bytes
 
 def images(archive: str, below: str, classes: int, count: int, wrong: float = 0, rare: int = 0,
            change: Callable[[bytes], bytes] = lambda data: data) -> Callable:
-    """Images of the first classes, `count` in all; a share `wrong` of them in another class's folder, and of all
-    classes but the first only `rare` where that is given."""
+    """Return a maker of images of the first classes, `count` in all.
+
+    A share `wrong` of them is in another class's folder; `rare` limits all classes but the first.
+    """
     def make(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
         draw, each = random.Random(1), count // classes
         names = list[str]()
@@ -83,7 +85,7 @@ def images(archive: str, below: str, classes: int, count: int, wrong: float = 0,
 
 
 def resized(side: int) -> Callable[[bytes], bytes]:
-    """A change to images of so many pixels a side."""
+    """Return a change to images of so many pixels a side."""
     def change(data: bytes) -> bytes:
         from PIL import Image
         stream = io.BytesIO()
@@ -105,7 +107,7 @@ def digits(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
 
 
 def pairs(language: str, count: int, both: bool = False) -> Callable:
-    """The first captions of Multi30k, with its validation and test files if `both`."""
+    """Return the first captions of Multi30k, with its validation and test files if `both`."""
     def make(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
         found = []
         for split, name in (('train', 'train'), *((('dev', 'val'), ('test', 'test_2016_flickr')) if both else ())):
@@ -120,7 +122,7 @@ def pairs(language: str, count: int, both: bool = False) -> Callable:
 
 
 def wmt(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    """The WMT sample, two files."""
+    """Return the WMT sample, two files."""
     found = []
     for code in ('en', 'de'):
         with gzip.open(data / 'wmt_sample' / f'train.{code}.gz') as file:
@@ -130,14 +132,14 @@ def wmt(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
 
 
 def cldr(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    """The demo's corpus, one table."""
+    """Return the demo's corpus, one table."""
     from data_prep.text import samples
     made = samples.write_cldr_pairs(str(folder), source='en', target='de')
     return [made[split] for split in ('train', 'validation', 'test')]
 
 
 def instructions(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    """A table with a header, of instructions, inputs and responses."""
+    """Return a table with a header, of instructions, inputs and responses."""
     [table] = (data / 'instruct_ko').glob('*.csv')
     with open(table, encoding='utf-8-sig', newline='') as file:
         assert next(csv.reader(file))
@@ -145,7 +147,7 @@ def instructions(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
 
 
 def trees(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    """The treebank sample, unpacked."""
+    """Return the treebank sample, unpacked."""
     [archive] = (data / 'treebank').glob('*.tar.gz')
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter='data')
@@ -153,7 +155,7 @@ def trees(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
 
 
 def cells() -> dict[str, Cell]:
-    """All cells by name; the six of 15 minutes last."""
+    """Return all cells by name; the six of 15 minutes last."""
     below = 'tiny-imagenet-200/train'
     found = {f'cifar10_{classes}x{count // classes}': Cell('images', CIFAR, images(CIFAR, 'train', classes, count))
              for classes in (2, 10) for count in (100, 1_000, 10_000)}
@@ -176,7 +178,7 @@ def cells() -> dict[str, Cell]:
 
 
 def run(command: list[str], log: pathlib.Path) -> tuple[int, float, float, float]:
-    """Runs a command, its output in files. Returns exit code, wall and processor minutes, and largest gigabytes."""
+    """Run a command, its output in files. Returns exit code, wall and processor minutes, and largest gigabytes."""
     began = time.monotonic()
     with open(log.with_suffix('.out'), 'wb') as out, open(log.with_suffix('.err'), 'wb') as err:
         process = os.posix_spawn(command[0], command, {**os.environ, 'PYTHONPATH': str(ROOT)}, file_actions=[
@@ -187,7 +189,7 @@ def run(command: list[str], log: pathlib.Path) -> tuple[int, float, float, float
 
 
 def try_first(name: str, cell: Cell, data: pathlib.Path, out: pathlib.Path, seed: int) -> dict:
-    """Makes a cell's data if need be, asks for a configuration, and runs it."""
+    """Make a cell's data if need be, asks for a configuration, and runs it."""
     here, raw = out / name / str(seed), out / name / 'data'
     here.mkdir(parents=True, exist_ok=True)
     listed = out / name / 'paths.json'
@@ -219,7 +221,7 @@ def try_first(name: str, cell: Cell, data: pathlib.Path, out: pathlib.Path, seed
 
 
 def table(out: pathlib.Path) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     names = ('cell', 'seed', 'metric', 'baseline', 'reached', 'better', 'blessed', 'minutes foretold', 'real',
              'processor minutes foretold', 'real', 'GB foretold', 'real')
     rows = ['| ' + ' | '.join(names) + ' |', '|---' * len(names) + '|']

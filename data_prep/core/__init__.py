@@ -1,1 +1,1 @@
-"""What every kind of data shares."""
+"""Shared by all kinds of data: records, splits, the input pipeline, archives and statistics."""

@@ -1,6 +1,6 @@
-"""What data sets ship in: tar archives, gzip, and NIST's SGML, each read as a stream.
+"""Read tar archives, gzip and NIST's SGML as streams.
 
-A file inside an archive is named by a path that goes on inside it: `dev.tgz/dev/newstest2013.en`.
+A file inside an archive is named by a path that continues inside it: `dev.tgz/dev/newstest2013.en`.
 """
 import contextlib
 import difflib
@@ -21,18 +21,18 @@ _TAG = re.compile(rb'<(/?)seg\b[^<>]*>', re.IGNORECASE)
 _OPENING = re.compile(rb'<seg\b', re.IGNORECASE)
 _ENTITY = re.compile(rb'&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-f]{1,6});', re.IGNORECASE)
 CHUNK = 1 << 20
-_LONGEST_SEGMENT = 1 << 24  # bytes; a file that is no SGML is not read further than this
-_LONGEST_NAME = 1 << 14  # bytes of what a tar says about a member beside its header
+_LONGEST_SEGMENT = 1 << 24  # bytes; a file that is not SGML is not read beyond this
+_LONGEST_NAME = 1 << 14  # bytes of a tar member's name and extended header
 _LARGEST_MEMBER = 1 << 40
-_NAMES = 1000  # of members that are not there, to tell what is
-_RATIO, _ANYHOW = 200, 1 << 28  # what gzip may unpack to: so many times its size, and so many bytes in any case
+_NAMES = 1000  # member names collected to suggest one for a missing member
+_RATIO, _ANYHOW = 200, 1 << 28  # gzip may unpack to this many times its size, or this many bytes
 
 
 def split(path: str) -> tuple[str, str]:
-    """`dev.tgz/dev/a.en` -> (`dev.tgz`, `dev/a.en`); any other path has no member: (path, '')."""
+    """Split `dev.tgz/dev/a.en` into (`dev.tgz`, `dev/a.en`); any other path has no member: (path, '')."""
     for match in _ARCHIVE.finditer(path):
         archive, member = path[:match.end()], path[match.end() + 1:]
-        if member and not os.path.isdir(archive):  # a folder may be called what it likes
+        if member and not os.path.isdir(archive):  # a folder may have any name
             return archive, member
     return path, ''
 
@@ -46,22 +46,22 @@ def is_sgml(path: str) -> bool:
 
 
 def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted members of a tar archive, in its order, each to be read before the next is asked for.
+    """Yield the wanted members of a tar archive, in its order; read each before requesting the next.
 
-    The archive is read to its end once, so that its checksum vouches for what was taken.
+    The archive is read once to its end, so that its checksum covers the members.
 
     Args:
-      stream: the archive's bytes, which are seeked forward only.
-      archive: its name; all but `.tar` are unpacked by gzip.
+      stream: the archive's bytes; only seeked forward.
+      archive: its name; all but `.tar` are gzipped.
       wanted: paths inside it.
 
     Raises:
-      UserError: the archive was cut short or damaged, or has no such member.
+      UserError: the archive is truncated or damaged, or lacks a member.
     """
     with _whole(archive):
         tar_stream = stream if archive.endswith('.tar') else _Unpacked(stream)
         missing, names = set(wanted), list[str]()
-        # Not mode r|, which reads on behind the end for as long as a header says that a member goes on.
+        # Not mode r|, which reads past the end for as long as a header claims that a member continues.
         with tarfile.open(fileobj=tar_stream, mode='r:', tarinfo=_Entry) as tar:
             for entry in _entries(tar):
                 content = tar.extractfile(entry) if entry.isfile() and not entry.issparse() else None
@@ -72,7 +72,7 @@ def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterato
                         yield name, content
                     elif len(names) < _NAMES:
                         names.append(name)
-        while tar_stream.read(CHUNK):  # what follows the last member, and gzip's checksum
+        while tar_stream.read(CHUNK):  # the rest after the last member, and gzip's checksum
             pass
     if missing:
         name = min(missing)
@@ -82,7 +82,7 @@ def members(stream: IO[bytes], archive: str, wanted: Collection[str]) -> Iterato
 
 
 class Range(NamedTuple):
-    """Where a file lies in a tar archive, by the archive's headers; one that must not be read has a `reason`."""
+    """Location of a file in a tar archive, from its headers; `reason` says why it must not be read."""
     name: str
     offset: int
     length: int
@@ -90,17 +90,17 @@ class Range(NamedTuple):
 
 
 def ranges(stream: IO[bytes], archive: str) -> Iterator[Range]:
-    """Every file of a plain tar archive, in its order. A tar inside it is taken for a folder called like it.
+    """Yield every file of a plain tar archive, in its order. A tar inside it counts as a folder of its name.
 
-    Only headers are read, and nothing is ever looked up by a member's name: names that are absolute or lead out of the
-    archive, links, devices and sparse files come with a reason.
+    Only headers are read, and no path of this machine is derived from a member's name: absolute names, names that lead
+    out of the archive, links, devices and sparse files come with a reason.
 
     Args:
-      stream: the archive, which can be seeked.
+      stream: the archive, seekable.
       archive: its name.
 
     Raises:
-      UserError: the archive was cut short or is damaged.
+      UserError: the archive is truncated or damaged.
     """
     with _whole(archive), tarfile.open(fileobj=stream, mode='r:', tarinfo=_Entry) as tar:
         for entry in _entries(tar):
@@ -121,8 +121,10 @@ def ranges(stream: IO[bytes], archive: str) -> Iterator[Range]:
 
 
 class _Entry(tarfile.TarInfo):
-    """A member whose headers stay within bounds: a size below zero would lead back to where it was read, for ever, and
-    what is said beside the header is taken into memory as a whole."""
+    """A member whose headers stay within bounds.
+
+    A negative size would lead back to the same header for ever, and extended headers are read into memory whole.
+    """
 
     def _proc_member(self, tar):
         if self.type in (*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE):
@@ -136,7 +138,7 @@ class _Entry(tarfile.TarInfo):
 
 def _entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (entry := tar.next()) is not None:
-        tar.members = []  # type: ignore[attr-defined] # it would keep all of them
+        tar.members = []  # type: ignore[attr-defined] # tarfile would keep all of them
         yield entry
 
 
@@ -153,10 +155,10 @@ def _refusal(entry: tarfile.TarInfo) -> str:
 
 
 def unpacked(stream: IO[bytes], archive: str) -> Iterator[bytes]:
-    """The plain tar in a compressed one, in parts.
+    """Yield the plain tar in a compressed one, in parts.
 
     Raises:
-      UserError: it was cut short or is damaged.
+      UserError: it is truncated or damaged.
     """
     with _whole(archive):
         text = _Unpacked(stream)
@@ -164,10 +166,10 @@ def unpacked(stream: IO[bytes], archive: str) -> Iterator[bytes]:
 
 
 def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
-    """The text of a file, in parts: unpacked if `name` ends in .gz, and of SGML the segments, one a line.
+    """Yield the text of a file in parts: unpacked if `name` ends in .gz; for SGML, one segment per line.
 
     Raises:
-      UserError: the file, or the archive it is read from, was cut short or is not of the kind its name says.
+      UserError: the file, or its archive, is truncated or not of the kind its name says.
     """
     with _whole(name):
         text = _Unpacked(stream) if name.endswith('.gz') else stream
@@ -175,7 +177,7 @@ def plain(stream: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
-    """Every `<seg>` of a NIST SGML file as a line, entities resolved and white space made single blanks.
+    """Yield every `<seg>` of a NIST SGML file as a line, with entities resolved and white space collapsed.
 
     Raises:
       UserError: there is none, or one is not closed.
@@ -185,7 +187,7 @@ def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
         rest, begun, done = rest + chunk, -1, 0
         for tag in _TAG.finditer(rest):
             if begun >= 0 and not tag[1]:
-                break  # and nothing will match from here on but this
+                break  # nothing else can match from here on
             if begun >= 0:
                 number, done = number + 1, tag.end()
                 text = _ENTITY.sub(lambda entity: html.unescape(entity[0].decode()).encode(), rest[begun:tag.start()])
@@ -193,15 +195,15 @@ def segments(stream: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
             begun = -1 if tag[1] else tag.end()
         rest = rest[done:]
     if _OPENING.search(rest):
-        raise UserError(f'{name}: segment {number + 1} is not closed; the file was cut short or damaged, '
-                        'fetch it again.')
+        raise UserError(f'{name}: segment {number + 1} is not closed, so the file is truncated or damaged. '
+                        'Fetch it again.')
     if not number:
-        raise UserError(f'{name} has no <seg> in it, so it is not the SGML its name says; '
-                        'name plain text otherwise, as .txt.')
+        raise UserError(f'{name} has no <seg>, so it is not SGML. '
+                        'Give plain text another ending, such as .txt.')
 
 
 class _Unpacked(gzip.GzipFile):
-    """A gzip file as it is unpacked, as long as it does not become unreasonably large."""
+    """A gzip file being unpacked, with a limit on its size."""
 
     def __init__(self, packed: IO[bytes]):
         super().__init__(fileobj=packed)
@@ -218,10 +220,10 @@ class _Unpacked(gzip.GzipFile):
 def _whole(name: str) -> Iterator[None]:
     try:
         yield
-    # The last four are what tarfile, too, says of odd headers, or of headers on headers.
+    # tarfile raises the last four too, for odd headers or headers of headers.
     except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError, ValueError, LookupError, ArithmeticError,
             RecursionError) as error:
         what = f'{name} is not a whole gzip file'
         if is_archive(name) or not name.endswith('.gz'):
             what = f'{name if is_archive(name) else split(name)[0]} is not a whole archive'
-        raise UserError(f'{what} ({error}); fetch it again.') from error
+        raise UserError(f'{what} ({error}). Fetch it again.') from error

@@ -1,4 +1,4 @@
-"""Listing, opening and hashing files, wherever they lie."""
+"""List, open and hash files on any file system."""
 import hashlib
 import os
 from collections.abc import Iterator
@@ -7,17 +7,17 @@ from typing import IO
 import tensorflow as tf
 
 _CHUNK = 1 << 22  # bytes
-# What to do about a raw file that is missing.
+# Remedy for a missing raw file.
 NOT_THERE = ' Set data.folder to the folder that holds it.'
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Opens a file for reading here and there: on this machine nothing is read ahead."""
+    """Open a file for random reads; local files are not read ahead."""
     return tf.io.gfile.GFile(path, 'rb') if '://' in path else open(path, 'rb')
 
 
 def walk_folder(root: str) -> Iterator[str]:
-    """Yields the paths of all files below a folder, sorted. Links are followed, but not to a folder that holds them."""
+    """Yield the paths of all files below a folder, sorted; follow links, except to a folder that contains them."""
     for here, folders, names in tf.io.gfile.walk(root) if '://' in root else os.walk(root, followlinks=True):
         above = os.path.realpath(here) + os.sep
         folders[:] = sorted(name for name in folders if not above.startswith(
@@ -26,14 +26,14 @@ def walk_folder(root: str) -> Iterator[str]:
 
 
 def read(file: str, offset: int, length: int) -> bytes:
-    """Returns `length` bytes of a file from `offset` on; all of them if `length` is -1."""
+    """Return `length` bytes of a file from `offset` on; all of them if `length` is -1."""
     with open_file(file) as stream:
         stream.seek(offset)
         return stream.read(length)
 
 
 def sha256(path: str) -> tuple[str, int]:
-    """Returns the SHA-256 of a file, and its size in bytes."""
+    """Return a file's SHA-256 and its size in bytes."""
     digest, size = hashlib.sha256(), 0
     with open_file(path) as file:
         while chunk := file.read(_CHUNK):

@@ -1,7 +1,7 @@
-"""What every prep job ends with: its dead letters, its counts by split, and the one sentence that stands against it.
+"""Common end of every prep job: dead letters, counts by split, and the sentence for a refusal.
 
-A worker cannot raise a user's mistake through Beam: the job commits either a manifest or `problems.json`, and `finish`,
-on the machine that asked, raises it.
+A worker cannot raise a user's mistake through Beam. The job commits either a manifest or `problems.json`, and `finish`
+raises it on the machine that started the job.
 """
 import json
 import os
@@ -13,11 +13,11 @@ from data_prep import UserError
 from data_prep.core import records
 
 _PROBLEMS = 'problems.json'
-_SCRATCH = ('unpacked', 'sample')  # what workers put aside
+_SCRATCH = ('unpacked', 'sample')  # workers' temporary files
 
 
 def write_letters(folder: str, name: str, letters: list[dict]) -> None:
-    """Writes the dead letters of a shard, if any: a JSON object a line, {file, offset or line, reason, …}."""
+    """Write the dead letters of a shard, if any: one JSON object per line, {file, offset or line, reason, …}."""
     if letters:
         path = os.path.join(folder, 'dead_letters', f'{name}.jsonl')
         tf.io.gfile.makedirs(os.path.dirname(path))
@@ -26,7 +26,7 @@ def write_letters(folder: str, name: str, letters: list[dict]) -> None:
 
 
 def total(empty: dict[str, dict[str, int]], parts: Iterable[tuple[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    """Adds up (split, counts) to counts by split, beginning with `empty`."""
+    """Add up (split, counts) to counts by split, starting from `empty`."""
     found = {split: dict(counts) for split, counts in empty.items()}
     for split, counts in parts:
         for key, value in counts.items():
@@ -35,16 +35,16 @@ def total(empty: dict[str, dict[str, int]], parts: Iterable[tuple[str, dict[str,
 
 
 def too_many(counts: dict[str, int], limit: float) -> bool:
-    """Whether more than this fraction of what was read is dead letters."""
-    return counts['dead_letters'] / max(1, counts['read']) > limit  # the nearest number to 29/100 is that of 0.29
+    """Return whether more than this fraction of the records read are dead letters."""
+    return counts['dead_letters'] / max(1, counts['read']) > limit  # 0.29 is the float nearest to 29/100
 
 
 def commit(folder: str, shards: list[dict], lengths: tuple[str, ...], totals: dict[str, dict[str, int]],
            properties: dict) -> None:
-    """Writes the manifest, last of all; see `records.write_manifest`.
+    """Write the manifest last; see `records.write_manifest`.
 
     Raises:
-      RuntimeError: what was read is not what was written, filtered or buried; the job lost something on the way.
+      RuntimeError: the records read are not all written, filtered or dead-lettered, so the job lost some.
     """
     for split, counts in totals.items():
         left_out = counts['dead_letters'] + sum(value for key, value in counts.items() if key.startswith('filtered_'))
@@ -55,15 +55,15 @@ def commit(folder: str, shards: list[dict], lengths: tuple[str, ...], totals: di
 
 
 def refuse(folder: str, problems: list[str]) -> None:
-    """Commits what stands against the data set, in place of a manifest."""
+    """Commit the problems of the data set instead of a manifest."""
     records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
 
 
 def finish(folder: str) -> dict:
-    """Clears up after the workers. Returns the manifest.
+    """Remove the workers' temporary files and return the manifest.
 
     Raises:
-      UserError: the job refused.
+      UserError: the job committed problems.
     """
     for scratch in _SCRATCH:
         if tf.io.gfile.exists(os.path.join(folder, scratch)):
@@ -72,5 +72,5 @@ def finish(folder: str) -> dict:
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path, 'rb') as file:
             problems = json.loads(file.read())
-        raise UserError(problems[0] + (f' ({len(problems) - 1} more such in {path})' if problems[1:] else ''))
+        raise UserError(problems[0] + (f' ({len(problems) - 1} more in {path})' if problems[1:] else ''))
     return records.read_manifest(folder)

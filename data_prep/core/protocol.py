@@ -1,7 +1,7 @@
-"""What a module of data offers the pipelines: every function and every name they ask for.
+"""Interface of a data module: every function and name the pipelines use.
 
-`data.module` names such a module. `DataSpec` is filled in from it once, when a configuration is read
-(`pipelines/core/roles.py`), and nothing else looks into the module by name.
+`data.module` names such a module. A `DataSpec` is filled in from it once, when a configuration is read
+(`pipelines/core/roles.py`); nothing else looks up names in the module.
 """
 import dataclasses
 from collections.abc import Callable
@@ -11,29 +11,29 @@ Task = Literal['text', 'tree', 'image', 'try_on', 'play']
 
 
 def offered(attribute: str, part: str = 'module', **default) -> Any:
-    """A field that is filled in from a part of the module, which calls it so; see `DataSpec`."""
+    """Return a field that is filled in from this attribute of a part of the module; see `DataSpec`."""
     return dataclasses.field(metadata={'attribute': attribute, 'part': part}, **default)
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """A kind of data, as the pipelines see it.
+    """Specification of a kind of data.
 
     Attributes:
       name: the module.
-      job_module: JOB, the module of its Beam job: `run(config, folder, argv)` returns the manifest, and
-        `build(pipeline, config, folder)` adds the steps and looks at no file.
-      task: TASK, what is learned from it; a model says by its TASKS which it takes.
-      config: Config, a dataclass of the keys of `data`, with `files(split)`.
-      input: Input, a dataclass of the keys of `input`: how records become batches.
-      splits: SPLITS.
-      unit: UNIT, what a record is, in the plural.
-      decoder: (folder, input, training) -> what makes a batch of serialized records.
-      assets: (folder, input) -> what a served model needs of the data set.
-      examples: (serialized records) -> inputs of a model, and columns of text.
-      metrics: METRICS, in place of the model's; empty takes those.
-      subwords: SUBWORDS, the file of the data set with its subwords, which goes with an exported model.
-      subword_model: (folder) -> that file's content, checked; None without one.
+        job_module: JOB, the module of its Beam job: `run(config, folder, argv)` returns the manifest, and
+          `build(pipeline, config, folder)` adds the steps without accessing files.
+        task: TASK, the task it is for; a model lists in its TASKS those it supports.
+        config: Config, a dataclass of the keys of `data`, with `files(split)`.
+        input: Input, a dataclass of the keys of `input`: how records become batches.
+        splits: SPLITS.
+        unit: UNIT, the noun for records, in the plural.
+        decoder: (folder, input, training) -> function that decodes a batch of serialized records.
+        assets: (folder, input) -> the parts of the data set a served model needs.
+        examples: (serialized records) -> inputs of a model, and columns of text.
+        metrics: METRICS, replaces the model's; if empty, the model's apply.
+        subwords: SUBWORDS, the data set's file of subwords, which is exported with a model.
+        subword_model: (folder) -> that file's content, verified; None without one.
     """
     name: str
     job_module: str

@@ -1,7 +1,7 @@
-"""What a data set was made of: every raw file with its size and SHA-256, in one list beside the manifest.
+"""List the raw files of a data set, with size and SHA-256, beside the manifest.
 
-The list tells, years later, which data sets a file went into. A Beam job of its own makes it, so that files are read
-where they lie; an element is the names of some files, and they are read in parts, so memory does not grow with them.
+The list answers, even years later, which data sets a file went into. A Beam job makes it, so that files are read where
+they are. An element is a list of file names, and files are read in parts, so memory does not grow with the data.
 """
 import gzip
 import json
@@ -14,19 +14,19 @@ from data_prep.core import records, splits
 from data_prep.core.files import sha256, walk_folder
 
 LIST = 'raw_files.jsonl.gz'
-_FILES_PER_ELEMENT = 500  # files an element
+_FILES_PER_ELEMENT = 500  # files per element
 
 
 def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
-    """Writes the list of a data set.
+    """Write the list of a data set.
 
     Args:
-      paths: files, and folders of which everything below is meant.
-      folder: the data set. What lies in it is listed by its path from there.
-      argv: Beam's own flags.
+        paths: files, and folders, which stand for everything below them.
+        folder: the data set. Files in it are listed by relative path.
+        argv: Beam's own flags.
 
     Returns:
-      `files` and `bytes`, how many, and `sha256` of the list.
+      `files` and `bytes`, the numbers of both, and `sha256` of the list.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -46,13 +46,13 @@ def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
 
 
 def read(folder: str) -> Iterator[dict]:
-    """The rows of a data set's list: `file`, `bytes` and `sha256`."""
+    """Yield the rows of a data set's list: `file`, `bytes` and `sha256`."""
     with tf.io.gfile.GFile(os.path.join(folder, LIST), 'rb') as file, gzip.open(file) as lines:
         yield from map(json.loads, lines)
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """The paths that lie below no other, each once."""
+    """Return the paths that lie below no other, without repetitions."""
     given = {path.rstrip('/') for path in paths}
     return sorted(path for path in given if given.isdisjoint(_above(path)))
 
@@ -64,7 +64,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _names(element: tuple[int, str]) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """(number, path) -> ((number, part), names of the files there)."""
+    """Yield ((number, part), names of files) for (number, path)."""
     number, path = element
     names = list(walk_folder(path)) if tf.io.gfile.isdir(path) else [path]
     for part in range(0, len(names), _FILES_PER_ELEMENT):
@@ -72,7 +72,7 @@ def _names(element: tuple[int, str]) -> Iterator[tuple[tuple[int, int], bytes]]:
 
 
 def _hashed(element: tuple[tuple[int, int], bytes], folder: str) -> tuple[tuple[int, int], bytes]:
-    """Some names -> their part of the list, compressed."""
+    """Hash some files and return their part of the list, compressed."""
     place, names = element
     rows = []
     for path in splits.unpack(names):
@@ -82,5 +82,5 @@ def _hashed(element: tuple[tuple[int, int], bytes], folder: str) -> tuple[tuple[
 
 
 def _write(folder: str, parts: list[tuple[tuple[int, int], bytes]]) -> None:
-    """One after the other, compressed parts are a compressed file."""
+    """Concatenate the compressed parts, which gives a valid compressed file."""
     records.write_atomically(os.path.join(folder, LIST), b''.join(part for _, part in sorted(parts)))

@@ -1,4 +1,4 @@
-"""How pictures are divided: into splits and shards by a stable hash, as names in packs, which alone pass a shuffle."""
+"""Divide examples into splits and shards by a stable hash; only packs of names are shuffled, never file contents."""
 import hashlib
 import json
 import zlib
@@ -10,37 +10,37 @@ Pack = tuple[str, tuple[int, bytes]]  # split, number of items, items
 
 
 def check(config, files: str, examples: str) -> None:
-    """Whether every split is listed, or a part of the training examples is split off for it.
+    """Check that every split is listed, or that a fraction of the training examples is split off for it.
 
     Args:
-      config: has a list and, but for training, a fraction a split: `validation`, `validation_fraction`.
-      files: what a split lists, in words.
-      examples: what is split off, in words.
+      config: has a list and, except for training, a fraction for each split: `validation`, `validation_fraction`.
+      files: what a split lists, for the message.
+      examples: what is split off, for the message.
 
     Raises:
-      ValueError
+      ValueError: a split has neither or both, or nothing is left for training.
     """
     for split in SPLITS[1:]:
         if bool(getattr(config, split)) == bool(fraction(config, split)):
-            raise ValueError(f'{split} must list {files}, or {split}_fraction split a part off the training {examples};'
-                             f' for example --set data.{split}_fraction=0.1')
+            raise ValueError(f'{split} must list {files}, or {split}_fraction must be set to a part of the '
+                             f'training {examples}, for example --set data.{split}_fraction=0.1')
     if not config.validation_fraction + config.test_fraction < 1:
         raise ValueError('validation_fraction and test_fraction leave nothing for training')
 
 
 def fraction(config, split: str) -> float:
-    """How much of the training examples is split off for a split."""
+    """Return the fraction of the training examples that is split off for a split."""
     return getattr(config, f'{split}_fraction', 0.0)
 
 
 def order(text: str) -> tuple[int, int]:
-    """Two numbers below 2^64 that depend on a text alone: for a split, for a place."""
+    """Return two numbers below 2^64 that depend only on a text: one decides its split, one its place."""
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], 'big'), int.from_bytes(digest[8:], 'big')
 
 
 def split_of(config, split: str, number: int) -> str:
-    """An example's split, by the first number of `order`: its source's, or one that it is split off for."""
+    """Return an example's split, its source's or one split off from training, by the first number of `order`."""
     if split == 'train':
         place = number / (1 << 64)
         for other in SPLITS[1:]:
@@ -51,7 +51,7 @@ def split_of(config, split: str, number: int) -> str:
 
 
 def pack(rows: list) -> bytes:
-    """What passes a shuffle, names mostly, in a quarter of the bytes."""
+    """Compress what is shuffled, mostly names, to a quarter of its size."""
     return zlib.compress(json.dumps(rows).encode(), 1)
 
 
@@ -65,7 +65,7 @@ def count(pack: Pack) -> tuple[str, int]:
 
 def deal(dealt: Pack, a_shard: int, place: Callable[[list], int],
          totals: dict[str, int]) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """A pack's items by shard, of about `a_shard` items: ((split, shard), items)."""
+    """Yield a pack's items by shard, with about `a_shard` items per shard: ((split, shard), items)."""
     split, (_, items) = dealt
     shards = -(-totals[split] // a_shard)
     parts: dict[int, list[Any]] = {}

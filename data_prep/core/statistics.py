@@ -1,10 +1,9 @@
-"""What is in a data set, by TensorFlow Data Validation: statistics of every split, a schema, and departures from it.
+"""Describe a data set with TensorFlow Data Validation: statistics of every split, a schema, and anomalies.
 
-Whole sentences hardly occur twice, so what is compared between splits is what does repeat: subword ids, the lengths of
-sequences, what the data set calls categories (of pictures: class, height and width), and features of few values.
-Pictures themselves are not looked at. The distance is TFDV's drift comparator for categories, the Jensen-Shannon
-divergence in bits (Lin 1991; Breck et al., "Data Validation for Machine Learning", MLSys 2019): 0 where two splits are
-alike, 1 where they have nothing in common.
+Whole sentences rarely repeat, so splits are compared by what does: subword ids, lengths of sequences, categories (for
+images: class, height and width), and features with few values. Pixels are not examined. The distance is TFDV's drift
+comparator for categories, the Jensen-Shannon divergence in bits (Lin 1991; Breck et al., "Data Validation for Machine
+Learning", MLSys 2019): 0 for equal distributions, 1 for disjoint ones.
 """
 import collections
 import dataclasses
@@ -21,37 +20,35 @@ from tfx_bsl.coders import example_coder
 
 from data_prep.core import records
 
-# Statistics of a split are those of at most so many of its records, taken on this machine whatever the runner: a second
-# Dataflow job would take longer to start. Of 1,000,000 pairs, 24 subwords a side and two cores: all of them through
-# Beam 112 s and 1.5 GiB above TFDV's own, the sample 5 s and 0.3 GiB; of 5,000,000 the sample 4 s and 0.4 GiB.
+# Statistics use at most this many records of a split, on this machine with any runner, because a second Dataflow job
+# would take longer to start. With 1,000,000 pairs of 24 subwords a side on two cores, all of them through Beam took
+# 112 s and 1.5 GiB above TFDV's own, the sample 5 s and 0.3 GiB; with 5,000,000 the sample took 4 s and 0.4 GiB.
 SAMPLE = 50_000
-_BYTES = 1 << 30  # and so many bytes of them are read: of ImageNet's pictures, 9,000
-_RUN = 100  # neighbours read together: one request to an object store, whose files are read ahead 512 KB at a time
+_BYTES = 1 << 30  # and at most this many bytes of them: of ImageNet, 9,000 images
+_RUN = 100  # adjacent records read together in one request, since object stores read ahead 512 KB
 
-# A split is warned about when it is so much farther from the training split than random draws of as many training
-# records are. Two samples of one text are never at 0, and the fewer lines and the more subwords, the farther: 1,000
-# captions (Multi30k) are at 0.03 with 4,000 subwords and at 0.10 with 16,000; 40 captions at 0.3. Measured beyond such
-# draws, of subwords where no other feature is named:
-#     -0.01 to 0.02  Multi30k's validation and test set, whole or 100 lines of it; a random tenth of news and web text
-#     -0.19 to 0.04  lengths in 20 to 60 lines of the same text
-#      0.00 to 0.01  the CLDR demo's validation and test split, which hold other values and as much of every kind
-#      0.03 to 0.08  one source of a mixed training set alone; captions, a tenth to a fifth of them news and web text
-#      0.12 to 0.13  captions, three tenths of them news and web text
-#      0.18 to 0.21  trained on parliament, tested on hotels and software
-#      0.22 to 0.42  trained on captions, tested on news and web text, from 40 lines up; their lengths 0.57 to 0.73
-#      0.59          lengths in the longest quarter of the captions
+# A split gives a warning if its drift exceeds by this much that of random draws of as many training records. Two
+# samples of one text are never at 0, and the fewer lines and the more subwords, the larger the drift: 1,000 captions
+# (Multi30k) are at 0.03 with 4,000 subwords and at 0.10 with 16,000; 40 captions at 0.3. Measured above such draws, for
+# subwords unless another feature is named:     -0.01 to 0.02  Multi30k's validation and test set, whole or 100 lines of
+# it; a random tenth of news and web text     -0.19 to 0.04  lengths in 20 to 60 lines of the same text      0.00 to
+# 0.01  the CLDR demo's validation and test split, which have other values but the same share of every kind      0.03 to
+# 0.08  a single source of a mixed training set; captions with a tenth to a fifth news and web text      0.12 to 0.13
+# captions with three tenths news and web text      0.18 to 0.21  trained on parliament, tested on hotels and software
+# 0.22 to 0.42  trained on captions, tested on news and web text, from 40 lines up; their lengths 0.57 to 0.73      0.59
+# lengths in the longest quarter of the captions
 DRIFT = 0.1
 
-_DRAWS, _DRAWN = 20, 5_000  # so many draws, or fewer of that many records together: large draws are all alike
-_VALUES = 1 << 16  # distinct values that are counted exactly: more than any vocabulary has
-_FEW = 100  # TFDV takes strings of up to so many distinct values for categories
+_DRAWS, _DRAWN = 20, 5_000  # draws, and most records in all of them: large draws hardly differ
+_VALUES = 1 << 16  # distinct values counted exactly: more than any vocabulary has
+_FEW = 100  # TFDV treats strings with up to this many distinct values as categories
 _LENGTH = '_length'
 _CATEGORY = 'category'
 
 
 @dataclasses.dataclass(frozen=True)
 class Drift:
-    """How far a split is from the training split: Jensen-Shannon divergences in bits."""
+    """Drift of a split from the training split, as Jensen-Shannon divergence in bits."""
     feature: str
     value: float
     threshold: float
@@ -62,18 +59,17 @@ class Drift:
 
 
 def describe(examples: str, statistics: str, schema: str, anomalies: str) -> list[str]:
-    """Writes what TFX's StatisticsGen, SchemaGen and ExampleValidator write, where they do.
+    """Write the outputs of TFX's StatisticsGen, SchemaGen and ExampleValidator, in their layout.
 
     `Split-<name>/FeatureStats.pb` below `statistics`; `schema.pbtxt`, inferred from the `reference`, below `schema`;
-    and `Split-<name>/SchemaDiff.pb` below `anomalies` for every other split: what departs from the schema, and how far
-    it has drifted from there. The lengths of sequences are in the statistics as features of their own,
-    `<name>_length`, marked as derived.
+    and for every other split `Split-<name>/SchemaDiff.pb` below `anomalies`: departures from the schema, and drift from
+    the reference. Lengths of sequences are features of their own in the statistics, `<name>_length`, marked as derived.
 
     Args:
       examples: a finished data set.
 
     Returns:
-      What there is to say about it, in sentences; warnings begin with that word.
+      Sentences about it; warnings begin with that word.
     """
     manifest = records.read_manifest(examples)
     lengths, categories, said = manifest['lengths'], manifest.get('categories', []), []
@@ -85,7 +81,7 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
             continue
         sample = read_sample(whole, manifest.get('binary', []))
         if len(sample) < len(whole):
-            said.append(f'statistics of {split} are those of {len(sample):,} of its {len(whole):,} records.')
+            said.append(f'statistics of {split} use {len(sample):,} of its {len(whole):,} records.')
         declared = declared or _declare(sample, lengths, categories)
         found = _measure(sample, lengths, declared)
         _write(statistics, split, 'FeatureStats.pb', found)
@@ -99,13 +95,13 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
         said += [f'warning: {split}: {words}.'
                  for words in [*departures(different), *drift_words(different, called(first))]]
     if any('drifted' in words for words in said):
-        said.append(f'drift is 0 where splits are alike and 1 where they have nothing in common; {DRIFT} beyond what '
-                    f'random draws of as many {called(first)} records show by chance is warned about.')
+        said.append(f'drift is 0 for equal distributions and 1 for disjoint ones; a value {DRIFT} above what '
+                    f'random draws of as many {called(first)} records show by chance gives a warning.')
     return said
 
 
 def reference(manifest: dict) -> str:
-    """The split that says what is usual: the training split, or of data that trains nothing the first with records."""
+    """Return the reference split: the training split or, for data without one, the first split with records."""
     held = [split for split, shards in sorted(manifest['splits'].items()) if sum(shard['records'] for shard in shards)]
     return 'train' if 'train' in held or not held else held[0]
 
@@ -115,35 +111,35 @@ def called(split: str) -> str:
 
 
 def departures(found: anomalies_pb2.Anomalies) -> list[str]:
-    """What departs from the schema, in TFDV's words; drift apart."""
+    """Return departures from the schema, except drift, in TFDV's words."""
     drifted = anomalies_pb2.AnomalyInfo.COMPARATOR_JENSEN_SHANNON_DIVERGENCE_HIGH
     return [f'{name}: {reason.description.strip(" .")}' for name, info in sorted(found.anomaly_info.items())
             for reason in info.reason if reason.type != drifted]
 
 
 def drift(found: anomalies_pb2.Anomalies) -> list[Drift]:
-    """How far every feature that is compared has drifted, in the features' order."""
+    """Return the drift of every compared feature, in the features' order."""
     return [Drift('.'.join(info.path.step), measured.value, measured.threshold)
             for info in found.drift_skew_info for measured in info.drift_measurements]
 
 
 def drift_words(found: anomalies_pb2.Anomalies, of: str) -> list[str]:
-    """What has drifted too far from the split `of`, in one sentence; nothing where nothing has."""
+    """Describe excessive drift from the split `of` in one sentence; empty if there is none."""
     far = [f'{in_words(each.feature)} by {each.value:.2f} ({each.threshold - DRIFT:.2f} by chance)'
            for each in drift(found) if each.found]
     return [f'drifted from the {of} split, {", ".join(far)}'] if far else []
 
 
 def in_words(feature: str) -> str:
-    """`inputs_length` -> `length of inputs`."""
+    """Write `inputs_length` as `length of inputs`."""
     return f'length of {feature.removesuffix(_LENGTH)}' if feature.endswith(_LENGTH) else feature
 
 
 def read_sample(split: records.Split, binary: Sequence[str] = ()) -> list[bytes]:
-    """All records of a split in their order, or at most about `SAMPLE` of them: the same ones every time.
+    """Return all records of a split in order, or a sample of at most about `SAMPLE` of them, the same every time.
 
     Args:
-      binary: names of features that are left out.
+      binary: names of features to leave out.
     """
     size = min(SAMPLE, _BYTES // max(1, int(np.mean(split.index['length']))))
     ids = np.arange(len(split))
@@ -164,7 +160,7 @@ def _leave_out(record: bytes, names: Sequence[str]) -> bytes:
 
 
 def _declare(sample: list[bytes], lengths: list[str], categories: list[str]) -> schema_pb2.Schema:
-    """What TFDV must be told: sequences hold categories, not quantities, and text has no values worth counting."""
+    """Declare to TFDV that sequences hold categories, not quantities, and that values of text are not counted."""
     numbers = schema_pb2.IntDomain(is_categorical=True)
     text = schema_pb2.StringDomain(is_categorical=schema_pb2.StringDomain.CATEGORICAL_NO)
     declared = schema_pb2.Schema()
@@ -178,7 +174,7 @@ def _declare(sample: list[bytes], lengths: list[str], categories: list[str]) -> 
             values[name].update(feature.bytes_list.value)
     for name in sorted(values):
         if len(values[name]) > min(_FEW, len(some) / 2):
-            if name in categories:  # without a domain: a class that is not in a sample is no departure
+            if name in categories:  # no domain: a class missing from the sample is not an anomaly
                 declared.feature.add(name=name, type=schema_pb2.BYTES, annotation={'tag': [_CATEGORY]})
             else:
                 declared.feature.add(name=name, type=schema_pb2.BYTES, string_domain=text)
@@ -206,7 +202,7 @@ def _measure(sample: list[bytes], lengths: list[str],
 
 
 def _infer(found: statistics_pb2.DatasetFeatureStatisticsList, declared: schema_pb2.Schema) -> schema_pb2.Schema:
-    """The schema TFDV infers, with what was declared: a length or an id that did not occur in training is no error."""
+    """Return TFDV's inferred schema plus the declarations; a length or id that training lacks is not an anomaly."""
     schema = tfdv.infer_schema(found, max_string_domain_size=_FEW)
     known = {feature.name: feature for feature in declared.feature}
     domains = [domain for domain in schema.string_domain if domain.name not in known]
@@ -221,7 +217,7 @@ def _infer(found: statistics_pb2.DatasetFeatureStatisticsList, declared: schema_
 
 def _compare(found: statistics_pb2.DatasetFeatureStatisticsList, train: statistics_pb2.DatasetFeatureStatisticsList,
              schema: schema_pb2.Schema, thresholds: dict[str, float]) -> anomalies_pb2.Anomalies:
-    """TFDV's anomalies of a split, with its drift from the training split for every feature of categories."""
+    """Return TFDV's anomalies of a split, with its drift from the training split for every feature of categories."""
     with_comparators = schema_pb2.Schema.FromString(schema.SerializeToString())
     for feature in with_comparators.feature:
         if feature.int_domain.is_categorical or feature.domain or _CATEGORY in feature.annotation.tag:
@@ -231,12 +227,12 @@ def _compare(found: statistics_pb2.DatasetFeatureStatisticsList, train: statisti
 
 def _usual_drift(sample: list[bytes], found: statistics_pb2.DatasetFeatureStatisticsList, size: int,
                  lengths: list[str], declared: schema_pb2.Schema, schema: schema_pb2.Schema) -> dict[str, float]:
-    """How far random draws of `size` training records are from the others, at most, by feature: what chance makes.
+    """Return the largest drift of random draws of `size` training records from the others, by feature: chance.
 
     Args:
       sample: training records.
       found: their statistics.
-      size: of a draw; at most half of the sample is drawn.
+      size: records per draw; at most half of the sample is drawn.
     """
     size = min(size, len(sample) // 2)
     farthest: dict[str, float] = collections.defaultdict(float)
@@ -251,7 +247,7 @@ def _usual_drift(sample: list[bytes], found: statistics_pb2.DatasetFeatureStatis
 
 def _without(whole: statistics_pb2.DatasetFeatureStatisticsList,
              part: statistics_pb2.DatasetFeatureStatisticsList) -> statistics_pb2.DatasetFeatureStatisticsList:
-    """The whole's statistics with the part's values taken out of its histograms, which count exactly."""
+    """Subtract the part's values from the whole's histograms, which count exactly."""
     counts = {feature.path.step[0]: {bucket.label: bucket.sample_count
                                      for bucket in feature.string_stats.rank_histogram.buckets}
               for feature in part.datasets[0].features}

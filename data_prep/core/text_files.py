@@ -1,6 +1,6 @@
-"""Parallel text files as blocks: byte ranges that a worker can read without what lies before them.
+"""Divide parallel text files into blocks: byte ranges that a worker can read without the text before them.
 
-Used by Beam jobs; paths are anything Beam's filesystems open.
+Used by Beam jobs; paths may be on any file system Beam opens.
 """
 import csv
 import io
@@ -20,8 +20,8 @@ from data_prep.core import archives
 from data_prep.core.files import NOT_THERE
 
 PARTS = ('source', 'target', 'kind')
-_LONGEST = 1 << 20  # bytes of a record; a quote that is never closed must not swallow the rest of the file
-_NAME = re.compile(r'\{([^{}]*)\}')  # a table's column, where `columns` names one
+_LONGEST = 1 << 20  # bytes of a record; an unclosed quote must not swallow the rest of the file
+_NAME = re.compile(r'\{([^{}]*)\}')  # a column of a table, in a template of `columns`
 _AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
 
 
@@ -33,19 +33,19 @@ class Source(NamedTuple):
 
 
 class Block(NamedTuple):
-    """`records` records from `first` on: where each file's bytes begin."""
+    """`records` records from number `first` on, with the offset at which each file's bytes begin."""
     source: Source
-    plain: tuple[str, ...]  # the files as they can be seeked, see `unpack`
+    plain: tuple[str, ...]  # the seekable files, see `unpack`
     offsets: tuple[int, ...]
     first: int
     records: int
-    names: tuple[str, ...] = ()  # of a table's columns, if its header was read
+    names: tuple[str, ...] = ()  # names of a table's columns, if it has a header
 
 
 class Record(NamedTuple):
-    """One record's columns as text, or why it is none.
+    """One record's columns as text, or the reason why it cannot be read.
 
-    `line` counts from 1; in a CSV file it counts records, in SGML segments. `offset` is that in the unpacked text.
+    `line` counts from 1; in a CSV file it counts records, in SGML segments. `offset` is in the unpacked text.
     """
     file: str
     line: int
@@ -55,16 +55,17 @@ class Record(NamedTuple):
 
 
 def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
-    """Groups a split's files, which are not looked for, into tables and pairs.
+    """Group a split's files into tables and pairs, without accessing them.
 
     Raises:
-      UserError: a source has no target, or an archive is named and no file inside it.
+      UserError: a source has no target, or an archive is named without a file inside it.
     """
     paths = [os.path.join(folder, file) if folder else file for file in files]
     for path in paths:
         real, member = archives.split(path)
         if archives.is_archive(real) and not member:
-            raise UserError(f'data.{split}: {path} is an archive; go on with the file inside it, as {path}/train.en.')
+            raise UserError(f'data.{split}: {path} is an archive. Continue with the file inside it, such as '
+                            f'{path}/train.en.')
     result, single = [], []
     for path in paths:
         ending = path.removesuffix('.gz').rsplit('.', 1)[-1]
@@ -73,13 +74,13 @@ def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
         else:
             single.append(path)
     if len(single) % 2:
-        raise UserError(f'data.{split}: {single[-1]} has no partner; list files two by two, source then target, '
+        raise UserError(f'data.{split}: {single[-1]} has no partner. List files two by two, source then target, '
                         'or give a .tsv or .csv.')
     return result + [Source(split, pair, 'lines') for pair in zip(single[::2], single[1::2])]
 
 
 def look_for(found: Iterable[Source]) -> None:
-    """Raises `UserError` for the first file that is missing."""
+    """Raise `UserError` for the first file that is missing."""
     for source in found:
         for path in source.files:
             real, _ = archives.split(path)
@@ -92,15 +93,15 @@ def open_plain(path: str) -> BinaryIO:
 
 
 def unpack(source: Source, folder: str) -> tuple[str, ...]:
-    """The source's files as they can be seeked: uncompressed copies below `folder`, or the files themselves.
+    """Return the source's files in seekable form: uncompressed copies below `folder`, or the files themselves.
 
-    An archive is read once, however many of the source's files lie in it.
+    An archive is read once, even if several of the source's files lie in it.
 
     Raises:
-      UserError: a file or archive was cut short or is not what its name says, or an archive has no such member.
+      UserError: a file or archive is truncated or not what its name says, or an archive lacks a member.
     """
     plain = list(source.files)
-    wanted: dict[str, dict[str, str]] = {}  # real file -> path inside it -> where its text goes
+    wanted: dict[str, dict[str, str]] = {}  # real file -> path inside it -> target path of its text
     for i, path in enumerate(source.files):
         real, member = archives.split(path)
         if member or path.endswith('.gz') or archives.is_sgml(path):
@@ -124,19 +125,20 @@ def _copy(parts: Iterable[bytes], path: str) -> None:
 
 
 def named(template: str) -> list[str]:
-    """The columns a template is made of: of '{Instruction} {Input}', Instruction and Input."""
+    """Return a template's columns: for '{Instruction} {Input}', Instruction and Input."""
     return _NAME.findall(template)
 
 
 def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool,
          columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Block]:
-    """Cuts a source into blocks, reading it once.
+    """Cut a source into blocks, reading it once.
 
     Raises:
-      UserError: the two files have different numbers of lines, or a table's header lacks what `columns` asks for.
+      UserError: the two files have different numbers of lines, or a table's header lacks a column of `columns`.
     """
     if columns and source.format == 'lines':
-        raise UserError(f'data.columns are those of tables; {source.files[0]} ends in neither .csv nor .tsv.')
+        raise UserError(f'data.columns is only for tables, but {source.files[0]} ends in neither .csv nor .tsv. '
+                        'Leave it out.')
     streams = [open_plain(path) for path in plain]
     cutter = _csv_records if source.format == 'csv' else _lines
     offsets, counts = [0] * len(plain), [0] * len(plain)
@@ -155,17 +157,17 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
     if len(set(counts)) > 1:
         source_has, target_has = (f'{path} has {count:,} {"segments" if archives.is_sgml(path) else "lines"}'
                                   for path, count in zip(source.files, counts))
-        raise UserError(f'{source_has} and {target_has}; '
-                        'number n of one must be the translation of number n of the other.')
+        raise UserError(f'{source_has}, but {target_has}. '
+                        'Line n of one must be the translation of line n of the other.')
     if counts[0] > first:
         yield Block(source, plain, starts, first, counts[0] - first, names)
 
 
 def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """The names in a table's first row, among which are all that `columns` asks for."""
+    """Return the names in a table's first row after checking that all columns of `columns` exist."""
     _, names, reason = _understood(source, cut, True)
     if reason and columns:
-        raise UserError(f'{source.files[0]} has no header that can be read: {reason}.')
+        raise UserError(f'{source.files[0]} has no readable header: {reason}.')
     for name in (name for template in columns.values() for name in named(template)):
         if name not in names:
             raise UserError(f'data.columns: {source.files[0]} has no column {name!r}; it has {", ".join(names)}.')
@@ -173,11 +175,11 @@ def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[s
 
 
 def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Record]:
-    """The records of a block; what cannot be read as text comes with its reason.
+    """Yield the records of a block; records that cannot be read as text come with a reason.
 
     Args:
-      columns: of tables, what is made of a row under the names of `PARTS`, as '{Instruction} {Input}'; if empty, they
-        are its first columns.
+      columns: for tables, templates of the fields `PARTS`, such as '{Instruction} {Input}'; if empty, the first columns
+        are used.
     """
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
@@ -194,11 +196,11 @@ def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[R
 
 def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
                 ) -> tuple[str, tuple[str, ...], str | None]:
-    """The file to blame, the cells, and what is wrong with a record, cut from every file; the first may be marked."""
+    """Return the file at fault, the cells, and the error of a record cut from every file; the first may have a BOM."""
     text = []
     for file, (row, size) in zip(source.files, cut):
         if size > len(row):
-            return file, (), f'{size:,} bytes in one record, which may have {_LONGEST:,}'
+            return file, (), f'{size:,} bytes in one record, but at most {_LONGEST:,} are allowed'
         try:
             text.append(row.decode('utf-8').removesuffix('\n').removesuffix('\r'))
         except UnicodeDecodeError as error:
@@ -216,29 +218,29 @@ def _cells(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
     except csv.Error as error:
         return (), f'not CSV: {error}'
     if len(rows) > 1:
-        return (), f'not CSV: a quote out of place made one record of {len(rows)} lines'
+        return (), f'not CSV: a misplaced quote made one record of {len(rows)} lines'
     [row] = rows or [[]]
     return tuple(row), None
 
 
 def _parts(cells: tuple[str, ...], names: tuple[str, ...], columns: Mapping[str, str]
            ) -> tuple[tuple[str, ...], str | None]:
-    """Source, target and possibly kind of a row, or why it has none.
+    """Return source, target and possibly kind of a row, or the reason why it has none.
 
-    The target is what its columns hold, to the byte. Round a source no blanks stay: they would be an empty column's.
+    The target is the text of its columns, unchanged. The source is stripped, because empty columns leave spaces.
     """
     if not columns:
         return (cells[:3], None) if len(cells) > 1 else (
-            (), f'{len(cells)} column where source and target are needed')
+            (), f'{len(cells)} column, but source and target are needed')
     if len(cells) != len(names):
-        return (), f'{len(cells)} columns where the header names {len(names)}'
+        return (), f'{len(cells)} columns, but the header names {len(names)}'
     row = dict(zip(names, cells))
     source, *rest = (_NAME.sub(lambda found: row[found[1]], columns[part]) for part in PARTS if part in columns)
     return (source.strip(), *rest), None
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Lines and their lengths; of one that is longer than any record, only the beginning."""
+    """Yield lines and their lengths; of an overlong line, only the beginning."""
     while line := stream.readline(_LONGEST):
         size = rest = len(line)
         while rest == _LONGEST and not line.endswith(b'\n'):
@@ -248,7 +250,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """As `_lines` the bytes of CSV records: lines are joined while a quoted field is open, up to a size none has."""
+    """Yield CSV records in the form of `_lines`: lines are joined while a quoted field is open, up to a size limit."""
     pending, size, quotes = [], 0, 0
     for line, length in _lines(stream):
         pending.append(line)

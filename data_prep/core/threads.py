@@ -1,4 +1,4 @@
-"""Work of many threads whose results come in order."""
+"""Run work on many threads and return the results in order."""
 import collections
 import concurrent.futures
 import os
@@ -13,12 +13,12 @@ MAX_WAITING = 4 * THREADS  # items in memory
 
 def in_order(work: Callable[[Given], Made], items: Iterable[Given], threads: int | None = None,
              max_waiting: int | None = None) -> Iterator[tuple[Given, Made]]:
-    """Each item and what comes of it, in the items' order; what `work` raises is raised in its place.
+    """Yield each item and its result, in the items' order; an exception of `work` is raised in its place.
 
-    An item is taken as soon as another's turn has come, so none waits for the slowest of a block.
+    An item is started as soon as another has been taken, so items need not wait for the slowest of a block.
 
     Args:
-      threads, max_waiting: how many work, and items in memory; THREADS and MAX_WAITING if not said.
+      threads, max_waiting: threads, and items in memory; default to THREADS and MAX_WAITING.
     """
     waiting: collections.deque[tuple[Given, concurrent.futures.Future[Made]]] = collections.deque()
     with concurrent.futures.ThreadPoolExecutor(threads or THREADS) as pool:
@@ -31,5 +31,5 @@ def in_order(work: Callable[[Given], Made], items: Iterable[Given], threads: int
             while waiting:
                 item, future = waiting.popleft()
                 yield item, future.result()
-        finally:  # nobody waits for the others any more
+        finally:  # no caller waits for the others any more
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Games, as positions to be examined in."""
+"""Board games, for examinations."""

@@ -1,7 +1,7 @@
 """Nim, noughts and crosses, and Go on a small board, in plain Python: their rules, and perfect play where it is known.
 
-Of each game all positions are as the player to move sees them, tuples of whole numbers, and choices are numbers too.
-Nim and noughts and crosses are solved by looking at every position there is; Go is only played.
+Positions are tuples of whole numbers from the view of the player to move, and moves are numbers too. Nim and noughts
+and crosses are solved by enumerating all positions; Go is only played.
 """
 import abc
 import dataclasses
@@ -13,87 +13,87 @@ import re
 Position = tuple[int, ...]
 
 STAGES = ('early', 'middle', 'late')
-_MARKS = {'x': 1, 'o': -1, '.': 0}  # own, the other's, nobody's
-_LETTERS = 'abcdefg'  # of heaps and columns; beyond, Go players leave out i
-_MOST_POSITIONS = 100_000  # of Nim, 3 s
+_MARKS = {'x': 1, 'o': -1, '.': 0}  # own, the opponent's, empty
+_LETTERS = 'abcdefg'  # of heaps and columns; Go players skip i, which comes later
+_MOST_POSITIONS = 100_000  # of Nim; solved in 3 s
 
 
 @dataclasses.dataclass(frozen=True)
 class Game(abc.ABC):
-    """What every game offers."""
+    """Interface of a game."""
 
     @property
     @abc.abstractmethod
     def moves(self) -> int:
-        """How many choices there are, legal or not."""
+        """Number of moves, legal or not."""
 
     @property
     @abc.abstractmethod
     def size(self) -> int:
-        """How many numbers a position has."""
+        """Numbers in a position."""
 
     @property
     @abc.abstractmethod
     def whole(self) -> int:
-        """What `played` comes to in a game that is played to its end."""
+        """Value of `played` at the end of a full game."""
 
     @abc.abstractmethod
     def starts(self) -> list[Position]:
-        """The positions a game may begin with."""
+        """Return the positions a game may start from."""
 
     @abc.abstractmethod
     def legal(self, position: Position) -> list[int]:
-        """The choices, ascending; none once the game is over."""
+        """Return the legal moves, ascending; none once the game is over."""
 
     @abc.abstractmethod
     def play(self, position: Position, move: int) -> Position:
-        """The position after a legal choice, as the other player sees it."""
+        """Return the position after a legal move, from the view of the other player."""
 
     @abc.abstractmethod
     def outcome(self, position: Position) -> int | None:
-        """1 if the player to move has won, -1 if lost, 0 if drawn; None while the game is not over."""
+        """Return 1 if the player to move has won, -1 if lost, 0 if drawn; None while the game is not over."""
 
     @abc.abstractmethod
     def played(self, position: Position) -> int:
-        """How much of a game is played, 0 to `whole`."""
+        """Return how much of the game has been played, 0 to `whole`."""
 
     @abc.abstractmethod
     def write(self, position: Position) -> str:
-        """A position as text."""
+        """Format a position as text."""
 
     @abc.abstractmethod
     def read(self, text: str) -> Position:
-        """A position from text.
+        """Parse a position.
 
         Raises:
-          ValueError: it is none.
+          ValueError: the text is not a position.
         """
 
     @abc.abstractmethod
     def name(self, move: int) -> str:
-        """A choice as text."""
+        """Format a move as text."""
 
     def move(self, text: str) -> int:
-        """A choice from text.
+        """Parse a move.
 
         Raises:
-          ValueError: it is none.
+          ValueError: the text is not a move.
         """
         names = {self.name(move): move for move in range(self.moves)}
         if text not in names:
-            raise ValueError(f'{text!r} is no move; moves are {self.name(0)} to {self.name(self.moves - 1)}')
+            raise ValueError(f'{text!r} is not a move; moves are {self.name(0)} to {self.name(self.moves - 1)}')
         return names[text]
 
     def stage(self, position: Position) -> str:
-        """The third of a game a position is from; one of `STAGES`."""
+        """Return the third of the game a position belongs to; one of `STAGES`."""
         return STAGES[3 * self.played(position) // (self.whole + 1)]
 
     def solve(self) -> dict[Position, int]:
-        """The value of every position that is not over. Empty where nobody knows."""
+        """Return the value of every unfinished position; empty if perfect play is unknown."""
         return {position: value for position, value in _values(self).items() if self.outcome(position) is None}
 
     def value(self, position: Position) -> int | None:
-        """`outcome` after perfect play; None where nobody knows.
+        """Return `outcome` after perfect play; None if it is unknown.
 
         Raises:
           KeyError: the position does not occur in play.
@@ -101,8 +101,9 @@ class Game(abc.ABC):
         return _values(self)[position]
 
     def best(self, position: Position) -> tuple[int, ...]:
-        """The choices of perfect play: all that keep the position's value. Empty once the game is over, or where nobody
-        knows.
+        """Return the moves of perfect play: all that keep the position's value.
+
+        Empty once the game is over, or if perfect play is unknown.
 
         Raises:
           KeyError: the position does not occur in play.
@@ -112,7 +113,7 @@ class Game(abc.ABC):
 
 
 def reachable(game: Game) -> set[Position]:
-    """All positions that occur in play, those that are over too."""
+    """Return all positions that occur in play, including finished ones."""
     found, new = set(game.starts()), game.starts()
     while new:
         new = list({game.play(position, move) for position in new for move in game.legal(position)} - found)
@@ -122,7 +123,7 @@ def reachable(game: Game) -> set[Position]:
 
 @functools.cache
 def _values(game: Game) -> dict[Position, int]:
-    """The value of every reachable position of a game whose every move is progress: later ones are known first."""
+    """Return the value of every reachable position; every move is progress, so later positions are solved first."""
     values: dict[Position, int] = {}
     for position in sorted(reachable(game), key=game.played, reverse=True):
         outcome = game.outcome(position)
@@ -133,10 +134,10 @@ def _values(game: Game) -> dict[Position, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Nim(Game):
-    """Heaps of up to `highest` men; a turn takes 1 to `most` from one, and who takes the last man wins.
+    """Heaps of up to `highest` men; a turn takes 1 to `most` from one, and the player who takes the last man wins.
 
-    A position is the men in each heap, choice heap * most + taken - 1 is `b3` for three of the second, and a game may
-    begin with any position but the empty one.
+    A position is the number of men in each heap. Move heap * most + taken - 1 is written `b3` for three of the second
+    heap. A game may start from any position but the empty one.
     """
     heaps: int = 3
     highest: int = 5
@@ -145,7 +146,7 @@ class Nim(Game):
     def __post_init__(self):
         if self.heaps > len(_LETTERS) or (self.highest + 1) ** self.heaps > _MOST_POSITIONS:
             raise ValueError(f'{self.heaps} heaps of {self.highest} have more positions than the {_MOST_POSITIONS:,} '
-                             'that can be looked at; take fewer or lower ones')
+                             'that can be enumerated; give fewer or lower ones')
 
     @property
     def moves(self) -> int:
@@ -182,7 +183,7 @@ class Nim(Game):
     def read(self, text: str) -> Position:
         position = tuple(int(men) if re.fullmatch('[0-9]+', men) else -1 for men in text.split())
         if len(position) != self.heaps or not all(0 <= men <= self.highest for men in position):
-            raise ValueError(f'{text!r} is no position; it must be {self.heaps} numbers of 0 to {self.highest}')
+            raise ValueError(f'{text!r} is not a position; it must be {self.heaps} numbers of 0 to {self.highest}')
         return position
 
     def name(self, move: int) -> str:
@@ -191,7 +192,7 @@ class Nim(Game):
 
 
 class _Board(Game):
-    """A game on a square board, row by row: own men 1, the other's -1."""
+    """A game on a square board, row by row: own men 1, the opponent's -1."""
     side: int
 
     @property
@@ -209,14 +210,14 @@ class _Board(Game):
     def read(self, text: str) -> Position:
         rows = text.split('/')
         if not len(rows) == self.side == min(map(len, rows)) == max(map(len, rows)) or set(text) - {*_MARKS, '/'}:
-            raise ValueError(f'{text!r} is no position; it must be {self.side} rows of {self.side} of x, o and dots, '
-                             'with a / between')
+            raise ValueError(f'{text!r} is not a position; it must be {self.side} rows of {self.side} of x, o and '
+                             'dots, with a / between')
         return tuple(_MARKS[mark] for mark in ''.join(rows))
 
 
 @dataclasses.dataclass(frozen=True)
 class Noughts(_Board):
-    """Noughts and crosses: three in a row win. A choice is a square, `1` to `9` from the top left, row by row."""
+    """Noughts and crosses: three in a row win. A move is a square, `1` to `9` from the top left, row by row."""
     side = 3
     moves = size = 9
 
@@ -244,10 +245,10 @@ class Noughts(_Board):
 class Go(_Board):
     """Go by area: no suicide, simple ko, over after two passes or `most_turns`; Black begins and gives `komi`.
 
-    A position is the board, row by row from a1; the point that ko forbids, counted from 1, or 0; passes since the last
-    man; and turns since the beginning, even where Black is to move. A choice is a point, `c4` in the third column and
-    the fourth row, or, as the last, `pass`. Text holds the board alone, and what is read is taken for a game without
-    captures. Nobody knows perfect play: `solve` and `best` are empty, `value` is None.
+    A position is the board, row by row from a1; the point forbidden by ko, counted from 1, or 0; passes since the last
+    man; and turns since the start, even when Black is to move. A move is a point, `c4` in the third column and the
+    fourth row, or, as the last, `pass`. Text holds the board only, and a parsed board is taken to be from a game
+    without captures. Perfect play is unknown: `solve` and `best` are empty, `value` is None.
     """
     side: int = 5
     komi: float = 0.5
@@ -274,7 +275,7 @@ class Go(_Board):
         return [*(point for point in range(self.whole) if self.open(position, point)), self.whole]
 
     def open(self, position: Position, point: int) -> bool:
-        """Whether the player to move may put a man on a point: it is empty, no ko, and he has a liberty then."""
+        """Return whether the player to move may play on a point: empty, not ko, and with a liberty afterwards."""
         if position[point] or position[self.whole] == point + 1:
             return False
         for near in _near(self.side, point):
@@ -305,8 +306,7 @@ class Go(_Board):
         return (margin > 0) - (margin < 0)
 
     def area(self, position: Position, side: int) -> int:
-        """The points where one side, 1 or -1, has men, and the empty ones from which a walk over empty points meets
-        only such men."""
+        """Return the area of one side, 1 or -1: its men, and the empty points connected to no other men."""
         board, area, seen = position[:self.whole], 0, set[int]()
         for point in range(self.whole):
             if not board[point] and point not in seen:
@@ -316,8 +316,10 @@ class Go(_Board):
         return area + board.count(side)
 
     def _group(self, board, point: int) -> tuple[set[int], set[int]]:
-        """The points that hang together with this one, all alike; and around men their liberties, around empty points
-        the men."""
+        """Return the points connected to this one and like it, and their neighbours.
+
+        The neighbours of men are their liberties; those of empty points are the men around them.
+        """
         men, around, new = {point}, set(), [point]
         while new:
             for near in _near(self.side, new.pop()):
@@ -339,7 +341,7 @@ class Go(_Board):
         return ()
 
     def drawn(self, number: int) -> Position:
-        """A position from a game of random moves, unfinished, the same for the same number."""
+        """Return an unfinished position of random play, determined by the number."""
         draw, position = random.Random(number), self.starts()[0]
         for _ in range(draw.randrange(self.most_turns)):
             points = draw.sample(range(self.whole), self.whole)
@@ -360,7 +362,7 @@ class Go(_Board):
 
 @functools.cache
 def _near(side: int, point: int) -> tuple[int, ...]:
-    """The points beside one, in its row and column."""
+    """Return the neighbours of a point, in its row and column."""
     row, column = divmod(point, side)
     beside = (row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column)
     return tuple(y * side + x for y, x in beside if 0 <= y < side and 0 <= x < side)
@@ -370,10 +372,10 @@ GAMES: dict[str, type[Game]] = {'nim': Nim, 'noughts': Noughts, 'go': Go}
 
 
 def make(name: str, options: dict[str, float]) -> Game:
-    """The game of this name, with these of its parameters.
+    """Return the game of this name with these parameters.
 
     Raises:
-      ValueError: there is no such parameter, or it cannot have that value.
+      ValueError: there is no such parameter, or its value is not allowed.
     """
     kinds = {field.name: type(field.default) for field in dataclasses.fields(GAMES[name])}
     for key, value in options.items():

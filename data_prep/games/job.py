@@ -1,4 +1,4 @@
-"""Positions of a game -> TFRecords, one tf.Example a position: the Beam job of `data_prep.examination`."""
+"""Beam job of `data_prep.examination`: positions of a game -> TFRecords, one tf.Example per position."""
 import dataclasses
 import itertools
 import os
@@ -13,13 +13,13 @@ from data_prep.examination import SPLITS, Config
 from data_prep.games import board_games
 
 _COUNTS = ('read', 'written', 'filtered_repeated', 'dead_letters')
-_BLOCK = 1000  # positions found together
+_BLOCK = 1000  # positions per element
 _SHARD = 10_000
 _Key = tuple[str, int]  # split, shard
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
-    """Prepares the positions of a game.
+    """Prepare the positions of a game.
 
     Args:
       folder: an empty folder for the data set.
@@ -29,7 +29,7 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-      UserError: there are too few positions for two splits. No manifest is written then.
+      UserError: there are too few positions for two splits; no manifest is written.
     """
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
         build(pipeline, config, folder)
@@ -37,10 +37,10 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
 
 
 def build(pipeline, config: Config, folder: str) -> None:
-    """Adds the job's steps to a Beam pipeline.
+    """Add the job's steps to a Beam pipeline.
 
-    Texts of positions are dealt to shards by a stable hash, so those that repeat meet; a shard's writer looks up what
-    is best and writes in the order of the hash. A rerun gives the same bytes.
+    Texts of positions are dealt to shards by a stable hash, so repetitions meet in one shard. A shard's writer looks up
+    the best moves and writes in the order of the hash. A rerun gives the same bytes.
     """
     packs = (pipeline
              | 'Blocks' >> beam.Create(_blocks(config))
@@ -57,13 +57,13 @@ def build(pipeline, config: Config, folder: str) -> None:
 
 
 def _blocks(config: Config) -> list[tuple[int, int]]:
-    """All positions by their numbers: (first, last + 1)."""
+    """Return ranges of all positions by number: (first, last + 1)."""
     count = len(board_games.make(config.game, config.options).solve()) or config.count
     return [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
 
 
 def _find(block: tuple[int, int], config: Config) -> list[splits.Pack]:
-    """The texts of the positions with these numbers, in a pack for each split."""
+    """Return the texts of the positions with these numbers, in a pack for each split."""
     game = board_games.make(config.game, config.options)
     positions = (map(game.drawn, range(*block)) if isinstance(game, board_games.Go) else
                  sorted(game.solve())[slice(*block)])
@@ -79,7 +79,7 @@ def _place(text: str) -> int:
 
 
 def _write(element: tuple[_Key, Iterable[bytes]], config: Config, folder: str) -> tuple[dict, str, dict[str, int]]:
-    """((split, shard), texts) -> the shard's manifest entry and counts."""
+    """Write a shard, ((split, shard), texts); return its manifest entry and counts."""
     (split, number), packs = element
     game = board_games.make(config.game, config.options)
     texts = list(itertools.chain(*map(splits.unpack, packs)))
@@ -96,7 +96,7 @@ def _write(element: tuple[_Key, Iterable[bytes]], config: Config, folder: str) -
 
 
 def _example(game: board_games.Game, text: str) -> bytes:
-    """A position as its text tells it, so that nobody is asked about what he cannot see."""
+    """Return a position as its text describes it, without the history that the text omits."""
     position = game.read(text)
     best, value = game.best(position), game.value(position)
     numbers = {'position': position, 'best': [move in best for move in range(game.moves)],
@@ -110,14 +110,14 @@ def _example(game: board_games.Game, text: str) -> bytes:
 
 
 def _commit(folder: str, config: Config, written: list[tuple[dict, str, dict[str, int]]]) -> None:
-    """Writes the manifest last of all, or what stands against it."""
+    """Write the manifest last, or the problems."""
     totals = job.total({split: dict.fromkeys(_COUNTS, 0) for split in SPLITS}, (part[1:] for part in written))
     for split, counts in totals.items():
         if not counts['written']:
             found = sum(counts['written'] for counts in totals.values())
             return job.refuse(folder, [f'data.validation_fraction {config.validation_fraction} leaves no position for '
-                                       f'{split}, of {found:,}; give another, or a larger game.'])
+                                       f'{split}, of {found:,}. Give another, or a larger game.'])
     game = board_games.make(config.game, config.options)
     job.commit(folder, [entry for entry, *_ in written], (), totals, {
         'game': config.game, 'options': dataclasses.asdict(game), 'categories': ['stage_of_game', 'value'],
-        'binary': ['source', 'target']})  # which `position` and `best` say in numbers
+        'binary': ['source', 'target']})  # `position` and `best` hold the same as numbers

@@ -1,6 +1,6 @@
-"""What is said of pictures in files beside them: their classes, what classes are called, and where things are.
+"""Parse annotation files of images: classes, descriptions of classes, and bounding boxes.
 
-As ILSVRC (development kit, bounding boxes), Kaggle's ImageNet and Tiny ImageNet ship it.
+Formats are those of ILSVRC (development kit, bounding boxes), Kaggle's ImageNet and Tiny ImageNet.
 """
 import csv
 import hashlib
@@ -21,7 +21,7 @@ _BOX = np.dtype([('stem', '<u8'), ('folder', '<u4'), ('file', '<u4'), ('offset',
 
 
 class Synsets(NamedTuple):
-    """ILSVRC's numbers of classes -> ids, and ids -> what they are called."""
+    """ILSVRC's class numbers -> ids, and ids -> descriptions."""
     ids: dict[str, str]
     words: dict[str, str]
 
@@ -30,22 +30,22 @@ def _lines(content: bytes, path: str) -> list[str]:
     try:
         return [line.strip() for line in content.decode('utf-8-sig').splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise UserError(f'{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.') from error
+        raise UserError(f'{path} is not UTF-8 text (byte {error.start}). Save it as UTF-8.') from error
 
 
 def classes(content: bytes, path: str) -> list[str]:
-    """Class ids, one a line; of a line that begins with a WordNet id, only that."""
+    """Return class ids, one per line; of a line that begins with a WordNet id, only that."""
     return [match[0] if (match := _WNID.match(line)) else line for line in _lines(content, path)]
 
 
 def words(content: bytes, path: str) -> dict[str, str]:
-    """Class id -> what it is called, from lines like `n01440764<tab>tench, Tinca tinca`, or with a blank."""
+    """Return class id -> description, from lines like `n01440764<tab>tench, Tinca tinca`; a space also separates."""
     rows = [re.split('[\t ]', line, maxsplit=1) for line in _lines(content, path)]
     return {row[0]: row[1].strip() for row in rows if len(row) == 2}
 
 
 def synsets(content: bytes, path: str) -> Synsets:
-    """The development kit's meta.mat, or lines of a WordNet id, a number and maybe a name, as in map_clsloc.txt.
+    """Parse the development kit's meta.mat, or lines of a WordNet id, a number and optionally a name (map_clsloc.txt).
 
     Raises:
       UserError: it is neither.
@@ -57,9 +57,9 @@ def synsets(content: bytes, path: str) -> Synsets:
             table = matlab.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']  # noqa: TID251 (no code)
             number, wnid, called = table.dtype.names[:3]
             rows = [(str(int(row[number])), str(row[wnid]), str(row[called])) for row in table]
-        except Exception as error:  # scipy raises this and that over a damaged file
-            raise UserError(f'data.synsets: {path} cannot be read as ILSVRC\'s meta.mat ({error}); it needs scipy; '
-                            'or give a text with a WordNet id and its number a line.') from error
+        except Exception as error:  # scipy raises various errors for a damaged file
+            raise UserError(f'data.synsets: {path} cannot be read as ILSVRC\'s meta.mat ({error}), which needs scipy. '
+                            'Or give a text with a WordNet id and its number per line.') from error
     else:
         for line in _lines(content, path):
             wnid, number = _WNID.search(line), re.search(r'(?<!\S)\d+(?!\S)', line)
@@ -72,25 +72,25 @@ def synsets(content: bytes, path: str) -> Synsets:
 
 
 def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str] | dict[str, str]:
-    """The classes of pictures, by ids or by ILSVRC's numbers.
+    """Parse the classes of images, given as ids or as ILSVRC's numbers.
 
     Args:
-      content: a class a line, in the order of the pictures' names; or Kaggle's LOC_val_solution.csv.
+      content: a class per line, in the order of the images' names; or Kaggle's LOC_val_solution.csv.
       path: its name.
       numbers: `Synsets.ids`, or nothing.
 
     Returns:
-      One class id a picture; of the CSV, picture names without ending -> ids.
+      One class id per image; for the CSV, image names without ending -> ids.
 
     Raises:
-      UserError: it is no such text, or a number is not one of `numbers`.
+      UserError: it is in neither format, or a number is not one of `numbers`.
     """
     lines = _lines(content, path)
     if lines and lines[0].startswith('ImageId,'):
         try:
             return {row[0]: row[1].split()[0] for row in csv.reader(lines[1:]) if len(row) > 1 and row[1].strip()}
         except csv.Error as error:
-            raise UserError(f'{path} is not the CSV its first line says ({error}); fetch it again.') from error
+            raise UserError(f'{path} is not the CSV its first line says ({error}). Fetch it again.') from error
     found = classes(content, path)
     for line, label in enumerate(found, 1):
         if numbers and label.isdigit() and label not in numbers:
@@ -99,14 +99,17 @@ def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str] | di
 
 
 def annotations(content: bytes, path: str) -> dict[str, str]:
-    """Tiny ImageNet's val_annotations.txt: picture names -> class ids."""
+    """Parse Tiny ImageNet's val_annotations.txt: image names -> class ids."""
     rows = [line.split() for line in _lines(content, path)]
     return {row[0]: row[1] for row in rows if len(row) == 6}
 
 
 class BoxRange(NamedTuple):
-    """Where it is said what is where in a picture: a Pascal VOC XML file, or a line of Tiny ImageNet's `_boxes.txt` or
-    `_annotations.txt`. `stem` and `folder` are hashes of the picture's name without ending and of the folder's."""
+    """Location of one bounding-box annotation.
+
+    It is a Pascal VOC XML file, or a line of Tiny ImageNet's `_boxes.txt` or `_annotations.txt`. `stem` and `folder`
+    are hashes of the image's name without ending and of the folder's name.
+    """
     stem: int
     folder: int
     file: str
@@ -115,12 +118,12 @@ class BoxRange(NamedTuple):
 
 
 def box_ranges(name: str, file: str, offset: int, length: int, text: bytes | None) -> Iterator[BoxRange]:
-    """The ranges of a file of boxes.
+    """Yield the annotations in a file of boxes.
 
     Args:
-      name: its path, of which the last folder counts.
-      file, offset, length: where its bytes are.
-      text: those, if it has a line a picture; an XML file is one range.
+      name: its path, whose last folder counts.
+      file, offset, length: location of its bytes.
+      text: the bytes, if the file has one line per image; an XML file is a single annotation.
     """
     near = _hash(posixpath.basename(posixpath.dirname(name)), 4)
     if text is None:
@@ -133,14 +136,14 @@ def box_ranges(name: str, file: str, offset: int, length: int, text: bytes | Non
 
 
 def pack(ranges: Iterable[BoxRange]) -> tuple[list[str], bytes]:
-    """Ranges in 28 bytes each, so that every worker can have all of them, and the files they lie in."""
+    """Pack annotations into 28 bytes each, so that every worker can hold all of them; return their files too."""
     files: dict[str, int] = {}
     rows = [(*each[:2], files.setdefault(each.file, len(files)), *each[3:]) for each in ranges]
     return list(files), np.array(rows, _BOX).tobytes()
 
 
 def merge(parts: Iterable[tuple[list[str], bytes]]) -> tuple[list[str], bytes]:
-    """Many packs as one, in an order that does not depend on theirs."""
+    """Merge packs, in an order that does not depend on theirs."""
     files: list[str] = []
     arrays = [np.empty(0, _BOX)]
     for names, rows in sorted(parts):
@@ -151,10 +154,10 @@ def merge(parts: Iterable[tuple[list[str], bytes]]) -> tuple[list[str], bytes]:
 
 
 class Boxes:
-    """Finds what is said of a picture.
+    """Find the annotations of an image.
 
     Args:
-      merged: as `merge` gives it.
+      merged: as returned by `merge`.
     """
 
     def __init__(self, merged: tuple[list[str], bytes]):
@@ -162,9 +165,9 @@ class Boxes:
         self._stems = np.ascontiguousarray(self._rows['stem'])
 
     def find(self, name: str, label: str) -> list[tuple[str, int, int]]:
-        """File, offset and length of every range about a picture.
+        """Return file, offset and length of every annotation of an image.
 
-        Where pictures of one name are spoken of in several folders, the folder called like the picture's class counts.
+        If images of the same name are annotated in several folders, the folder named like the image's class counts.
         """
         stem = np.uint64(_stem(name))
         rows = self._rows[np.searchsorted(self._stems, stem):np.searchsorted(self._stems, stem, 'right')]
@@ -176,27 +179,27 @@ class Boxes:
 
 
 def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, float, float]]:
-    """The boxes of a range as (xmin, ymin, xmax, ymax), in fractions of width and height; those without area left out.
+    """Return an annotation's boxes as (xmin, ymin, xmax, ymax), in fractions of width and height, without empty ones.
 
     Args:
-      text: the range's bytes.
-      height, width: of the picture, for a range that does not say its own.
+      text: the annotation's bytes.
+      height, width: the image's, for an annotation without its own.
 
     Raises:
-      ValueError: the text is neither of the two kinds.
+      ValueError: the text is in neither format.
     """
     if text.lstrip().startswith(b'<'):
         try:
             root = ElementTree.fromstring(text)  # noqa: S314 (expat bounds its entities)
         except ElementTree.ParseError as error:
-            raise ValueError(f'no XML: {error}') from error
+            raise ValueError(f'not XML: {error}') from error
         width = int(root.findtext('size/width') or 0) or width
         height = int(root.findtext('size/height') or 0) or height
         found: list = [[box.findtext(side) for side in ('xmin', 'ymin', 'xmax', 'ymax')] for box in root.iter('bndbox')]
     else:
         found = [text.decode().split()[1:][-4:]]
         if len(found[0]) < 4:
-            raise ValueError('no four numbers')
+            raise ValueError('not four numbers')
     result = []
     for box in found:
         try:
@@ -211,7 +214,7 @@ def fractions(text: bytes, height: int, width: int) -> list[tuple[float, float, 
 
 def _place(text: str | None) -> float:
     if not math.isfinite(place := float(text or '')):
-        raise ValueError(f'{text} is no place')
+        raise ValueError(f'{text} is not a position')
     return place
 
 

@@ -1,9 +1,9 @@
-"""What a net is shown of a picture, as TensorFlow operations that give the same eagerly and in a graph.
+"""Crop, mirror and colour images for a net, as TensorFlow operations with equal results eagerly and in a graph.
 
-A picture is rescaled until its shorter side is S, and a square of it is shown (Krizhevsky et al. 2 and 4.1; Simonyan &
-Zisserman 3.1; He et al. 2015, "Training"). In training the rescaled picture never exists: only the part of the JPEG
-file under the square is decoded, and that is resampled straight to its pixels. Resampling is by a triangle as wide as
-two pixels of the coarser of the two pictures, so that what shrinks is not aliased. Pixels are levels, 0 to 255, RGB.
+An image is rescaled until its shorter side is S, and a square of it is used (Krizhevsky et al. 2 and 4.1; Simonyan &
+Zisserman 3.1; He et al. 2015, "Training"). In training the rescaled image never exists: only the part of the JPEG file
+under the square is decoded, and resampled directly to the square's pixels. Resampling uses a triangle filter two pixels
+wide in the coarser of the two images, so that reduced images are not aliased. Pixels are RGB levels, 0 to 255.
 """
 import dataclasses
 from collections.abc import Callable
@@ -12,28 +12,30 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-SIDE = 256  # of the mean image
-SMALL = 64  # squares up to here are not enlarged to be counted in it: CIFAR-10's 50,000 take 91 s then, and took 150 s
-LONGEST = 8  # times as long as wide: a file of 1 x 20,000 pixels, enlarged, would take more than 16 GB
+SIDE = 256  # side of the mean image
+SMALL = 64  # squares up to this side are counted unenlarged: CIFAR-10's 50,000 then take 91 s instead of 150 s
+LONGEST = 8  # largest aspect ratio: a file of 1 x 20,000 pixels, enlarged, would take more than 16 GB
 
-# The decoder's default, a rougher transform that is no faster here, makes photographs a level less red and 1.2 less
-# blue on average; this one gives what Pillow does, pixel by pixel.
+# The decoder's default, a coarser transform that is no faster here, makes photographs one level less red and 1.2 less
+# blue on average; this method equals Pillow's, pixel by pixel.
 _DCT = 'INTEGER_ACCURATE'
 
-# A JPEG decoder interpolates colours of half the resolution between neighbours, which it lacks at a window's border.
+# JPEG colours at half resolution are interpolated from neighbours, which are missing at a window's border.
 _MARGIN = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Pixels:
-    """What is known of a training set's pixels: of the central squares of its pictures, each rescaled until its shorter
-    side is `SIDE` and rounded to whole levels; a square of at most `SMALL` is counted as it is.
+    """Statistics of a training set's pixels, over the central squares of its images.
+
+    Each image is rescaled until its shorter side is `SIDE`, and rounded to whole levels; a square of at most `SMALL` is
+    counted as it is.
 
     Attributes:
-      mean_image: [SIDE, SIDE, 3], the mean of those squares. (That of small ones is enlarged, which is the mean of
+      mean_image: [SIDE, SIDE, 3], the mean of the squares. (For small ones it is enlarged, which equals the mean of
         enlarged ones.)
-      mean_rgb: [3], the mean of all their pixels, where every picture counts alike.
-      covariance: [3, 3], that of red, green and blue over all their pixels, divided by the number of pixels.
+      mean_rgb: [3], the mean of all pixels, with equal weight for every image.
+      covariance: [3, 3], of red, green and blue over all pixels, divided by the number of pixels.
     """
     mean_image: np.ndarray
     mean_rgb: np.ndarray
@@ -41,27 +43,30 @@ class Pixels:
 
 
 class Place(NamedTuple):
-    """Where a square is: height and width of the rescaled picture and top and left in that, int32 [2] each, and whether
-    the square is then mirrored, a scalar."""
+    """Location of a square.
+
+    Height and width of the rescaled image, top and left of the square in it, int32 [2] each, and whether the square is
+    mirrored, a scalar.
+    """
     whole: tf.Tensor
     offset: tf.Tensor
     mirrored: tf.Tensor
 
 
 class View:
-    """Shows pictures as a net is to see them.
+    """Prepare images for a net.
 
     Args:
-      pixels: of the training set.
+      pixels: statistics of the training set.
       crop, square, flip, colour, mean, standardise: see `data_prep.imagenet.Input`.
-      scales: the least S and the largest.
+      scales: the least and largest S.
     """
 
     def __init__(self, pixels: Pixels, crop: int, scales: tuple[int, int], square: bool, flip: bool, colour: float,
                  mean: Literal['pixel', 'rgb', 'none'], standardise: bool = False):
         self.crop, self.scales, self.square, self.flip, self.mean = crop, scales, square, flip, mean
         self._colours = (colour * principal_colours(pixels.covariance)).astype(np.float32) if colour else None
-        # With a pixel of border, any place in the mean image lies between pixels.
+        # With a border of one pixel, every position in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
         self._mean_rgb = pixels.mean_rgb.astype(np.float32)
         self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if standardise else None
@@ -72,7 +77,7 @@ class View:
         return sum(self.scales) // 2
 
     def training(self, encoded: tf.Tensor, size: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """A random crop at a random scale, mirrored or not, its colours altered; all drawn from `seed` alone.
+        """Return a random crop at a random scale, possibly mirrored, with altered colours; all drawn from `seed` alone.
 
         Args:
           encoded: a JPEG file, a scalar string.
@@ -91,13 +96,13 @@ class View:
         return tf.cond(place.mirrored, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
 
     def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """The central crop at the scale of validation; see `training`, of which nothing is drawn."""
+        """Return the central crop at the scale of validation; see `training`; nothing is random."""
         place = self.middle(size)
         less = self._mean(place.whole, place.offset, tf.constant([self.crop, self.crop]))
         return self._centred(crop_jpeg(encoded, size, place.whole, place.offset, self.crop), less)
 
     def drawn(self, size: tf.Tensor, seed: tf.Tensor) -> Place:
-        """Where the square of `training` is."""
+        """Draw the location of the square for `training`."""
         least, largest = self.scales
         u = tf.random.stateless_uniform([4], seed, alg='philox')
         whole = rescaled(size, least + _up_to(u[0], largest - least))
@@ -105,26 +110,28 @@ class View:
         return Place(whole, inside + _up_to(u[1:3], space - self.crop), (u[3] < 0.5) & self.flip)
 
     def middle(self, size: tf.Tensor) -> Place:
-        """Where that of `central` is."""
+        """Return the location of the square for `central`."""
         whole = rescaled(size, self.scale)
         inside, space = self._space(whole)
         return Place(whole, inside + (space - self.crop) // 2, tf.constant(False))
 
     def picture(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
-        """All that crops are taken from: the rescaled picture or, with `square`, its centre.
+        """Return the area that crops are taken from: the rescaled image or, with `square`, its centre.
 
         Args:
-          encoded: a JPEG or PNG file of any size, grey or in colour, a scalar string; transparency is left out.
+          encoded: a JPEG or PNG file of any size, grey or colour, a scalar string; transparency is dropped.
           scale: the shorter side.
 
         Returns:
-          float32 [h, w, 3]; of a picture more than `LONGEST` times as long as wide, its middle.
+          float32 [h, w, 3]; for an aspect ratio above `LONGEST`, the middle of the image.
         """
         return self.located(encoded, scale)[0]
 
     def located(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
-        """What `picture` gives, and which part of the whole picture that is: float32 [4], its left, upper, right and
-        lower end in fractions of width and height."""
+        """Return the result of `picture`, and the part of the whole image it shows.
+
+        The part is float32 [4]: its left, upper, right and lower end in fractions of width and height.
+        """
         pixels = decoded(encoded)
         size = tf.shape(pixels)[:2]
         whole = rescaled(size, scale)
@@ -136,35 +143,36 @@ class View:
         return image, tf.cast(tf.reshape(tf.reverse(ends, [1]), [4]), tf.float32)
 
     def _centred(self, image: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
-        """Levels [h, w, 3] less a mean, [h, w, 3] or [3], in deviations if that is wanted."""
+        """Subtract a mean, [h, w, 3] or [3], from levels [h, w, 3]; optionally divide by the standard deviation."""
         image = _by_rows(tf.subtract, image, mean)
         return image if self._unit is None else _by_rows(tf.divide, image, self._unit)
 
     def _space(self, whole: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where in the rescaled picture crops may lie: its top and left, and its height and width, int32 [2] each."""
+        """Return the area of the rescaled image for crops: top and left, height and width, int32 [2] each."""
         if not self.square:
             return tf.zeros_like(whole), whole
         space = tf.zeros_like(whole) + tf.reduce_min(whole)
         return (whole - space) // 2, space
 
     def _mean(self, whole: tf.Tensor, offset: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-        """What is to be subtracted at `offset` of the rescaled picture, [*shape, 3] or [3].
+        """Return the mean to subtract at `offset` of the rescaled image, [*shape, 3] or [3].
 
-        The mean image fills the space that crops are taken from.
+        The mean image is scaled to the area that crops are taken from.
         """
         if self.mean != 'pixel':
             return tf.constant(self._mean_rgb if self.mean == 'rgb' else np.zeros(3, np.float32))
         inside, space = self._space(whole)
         middles = tf.cast(tf.stack([offset - inside, offset - inside + shape - 1]), tf.float32) + 0.5
-        places = middles * SIDE / tf.cast(space, tf.float32) + 0.5  # of the first and last pixel, counted in the border
+        places = middles * SIDE / tf.cast(space, tf.float32) + 0.5  # of the first and last pixel, including the border
         corners = tf.reshape(places / (SIDE + 1), [1, 4])
         return tf.image.crop_and_resize(self._mean_image, corners, [0], shape)[0]
 
 
 def _by_rows(operation: Callable, image: tf.Tensor, other: tf.Tensor | np.ndarray) -> tf.Tensor:
-    """What an operation makes of an image, [h, w, 3] or [3], and of [3] or what is as large.
+    """Apply an operation to an image, [h, w, 3] or [3], and a colour [3] or an array of the image's shape.
 
-    Of a colour a whole row is made first: three numbers at a time, 224 x 224 pixels take 0.33 ms in place of 0.06.
+    A colour is first repeated to a whole row: processing three numbers at a time, 224 x 224 pixels take 0.33 ms instead
+    of 0.06 ms.
     """
     if len(image.shape) == len(other.shape):
         return operation(image, other)
@@ -174,25 +182,25 @@ def _by_rows(operation: Callable, image: tf.Tensor, other: tf.Tensor | np.ndarra
 
 
 def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
-    """Uniform on [0, 1) -> uniform on the whole numbers 0 to `largest`."""
+    """Map uniform numbers on [0, 1) to uniform whole numbers from 0 to `largest`."""
     return tf.cast(u * tf.cast(largest + 1, tf.float32), tf.int32)
 
 
 def decoded(encoded: tf.Tensor) -> tf.Tensor:
-    """A JPEG or PNG file, grey or in colour -> uint8 [h, w, 3]; transparency is left out."""
+    """Decode a JPEG or PNG file, grey or colour, to uint8 [h, w, 3]; transparency is dropped."""
     return tf.io.decode_jpeg(encoded, channels=3, dct_method=_DCT)  # reads PNG as well
 
 
 def in_square(boxes: tf.Tensor, place: Place, crop: int, inside: float) -> tf.Tensor:
-    """The box of which a square shows most, as the square has it.
+    """Return the box of which a square shows most, in the square's coordinates.
 
     Args:
-      boxes: [k, 4], their left, upper, right and lower ends in fractions of the whole picture; NaN where there is none.
+      boxes: [k, 4], their left, upper, right and lower ends in fractions of the whole image; NaN where there is none.
       inside: a box counts if the square shows some of it, and at least this fraction.
 
     Returns:
-      float32 [4]: its centre from the left and from above, width and height, in sides of the square; what reaches out
-      of the square is not cut off. NaN if no box counts.
+      float32 [4]: its centre from the left and from above, width and height, in sides of the square; parts outside the
+      square are not cut off. NaN if no box counts.
     """
     size, offset = (tf.cast(tf.reverse(each, [0]), tf.float32) for each in place[:2])
     low, high = ((ends * size - offset) / crop for ends in (boxes[:, :2], boxes[:, 2:]))  # [k, 2], of x and y
@@ -206,26 +214,26 @@ def in_square(boxes: tf.Tensor, place: Place, crop: int, inside: float) -> tf.Te
 
 
 def rescaled(size: tf.Tensor, scale: tf.Tensor | int) -> tf.Tensor:
-    """Height and width, int32 [2], of a picture of `size` [2] once its shorter side is `scale`; halves go up."""
+    """Return height and width, int32 [2], of an image of `size` [2] whose shorter side becomes `scale`."""
     short = tf.reduce_min(size)
     return (2 * scale * size + short) // (2 * short)
 
 
 def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, shape: tf.Tensor,
               start: tf.Tensor | int = 0) -> tf.Tensor:
-    """A part of a picture that was enlarged or reduced.
+    """Return a part of an enlarged or reduced image.
 
-    This is ScaleAndTranslate with a triangle and antialiasing, to the bit, as two products with sparse matrices: of
-    375 x 500 pixels to 256 x 341 they take 0.7 ms of a core in place of 2.3. Eagerly, starting some sixty operations
-    takes longer than ScaleAndTranslate did, so what is not in a graph should be put in one.
+    This equals ScaleAndTranslate with a triangle filter and antialiasing, to the bit, as two products with sparse
+    matrices: 375 x 500 pixels to 256 x 341 take 0.7 ms of a core instead of 2.3 ms. Eagerly, starting some sixty
+    operations takes longer than ScaleAndTranslate, so callers outside a graph should build one.
 
     Args:
-      pixels: [h, w, 3], uint8 or float32: the picture, or as much of it as the part needs.
-      size: int32 [2], height and width of the picture.
-      whole: int32 [2], what they become.
-      offset: int32 [2], top and left of the part in what they become.
+      pixels: [h, w, 3], uint8 or float32: the image, or as much of it as the part needs.
+      size: int32 [2], height and width of the image.
+      whole: int32 [2], height and width of the rescaled image.
+      offset: int32 [2], top and left of the part in the rescaled image.
       shape: int32 [2], of the part.
-      start: int32 [2], top and left of `pixels` in the picture.
+      start: int32 [2], top and left of `pixels` in the image.
 
     Returns:
       float32 [*shape, 3].
@@ -233,28 +241,28 @@ def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.T
     ratio = tf.cast(whole, tf.float64) / tf.cast(size, tf.float64)
     moved = tf.cast(start, tf.float64) * ratio - tf.cast(offset, tf.float64)
     given = tf.shape(pixels)
-    with tf.device('CPU:0'):  # a GPU adds in an order of its own
+    with tf.device('CPU:0'):  # a GPU adds in another order
         rows, columns = _weights(given[:2], shape, tf.cast(ratio, tf.float32), tf.cast(moved, tf.float32))
         flat = tf.reshape(tf.cast(pixels, tf.float32), [given[0], -1])
         reduced = tf.sparse.sparse_dense_matmul(rows, flat)  # [shape[0], 3 w]
-        # Tables are turned, not pictures: those take twice as long.
+        # Transpose the small products, not the images, which takes twice as long.
         reduced = tf.transpose(tf.sparse.sparse_dense_matmul(columns, tf.transpose(reduced)))  # [shape[0], 3 shape[1]]
         return tf.reshape(reduced, [shape[0], shape[1], 3])
 
 
 def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
              moved: tf.Tensor) -> tuple[tf.SparseTensor, tf.SparseTensor]:
-    """What each row of a part is of those of a picture, and each colour of a column: float32 [wanted, given] and
-    [3 wanted, 3 given].
+    """Return the matrices of row weights and of column weights, the latter for each colour.
 
-    It is what ScaleAndTranslate computes for itself, rounded alike, of both sides at once.
+    Their shapes are [wanted, given] and [3 wanted, 3 given], float32. They equal what ScaleAndTranslate computes
+    internally, including rounding, for both axes at once.
 
     Args:
       given, wanted: int32 [2], heights and widths.
-      ratio: float32 [2], of a pixel wanted to one given.
-      moved: float32 [2], where the first pixel given begins, in pixels wanted.
+      ratio: float32 [2], size of a given pixel in wanted pixels.
+      moved: float32 [2], where the first given pixel begins, in wanted pixels.
     """
-    pixel = 1 / ratio[:, tf.newaxis]  # [2, 1], in pixels given
+    pixel = 1 / ratio[:, tf.newaxis]  # [2, 1], in given pixels
     reach = tf.maximum(pixel, 1)
     middles = (tf.range(tf.reduce_max(wanted), dtype=tf.float32) + 0.5) * pixel - pixel * moved[:, tf.newaxis]
     last = given[:, tf.newaxis] - 1
@@ -265,7 +273,7 @@ def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
     weights = tf.maximum(0., 1 - distances * (1 / reach)[..., tf.newaxis])
     inside = (middles >= 0) & (middles <= tf.cast(last + 1, tf.float32))
     weights = tf.where((places <= final[..., tf.newaxis]) & inside[..., tf.newaxis], weights, 0.)
-    weights *= tf.math.divide_no_nan(1., tf.cumsum(weights, -1)[..., -1:])  # one after another, as a sum need not be
+    weights *= tf.math.divide_no_nan(1., tf.cumsum(weights, -1)[..., -1:])  # added serially, unlike a sum
     places = tf.minimum(places, last[..., tf.newaxis])
 
     def matrix(side, colours):
@@ -279,12 +287,12 @@ def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
 
 
 def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int) -> tf.Tensor:
-    """What decoding a JPEG file, rescaling it and cropping it gives, of which no more is done than the crop needs.
+    """Decode, rescale and crop a JPEG file, with no more work than the crop needs.
 
     Args:
       encoded: the file, a scalar string.
       size: int32 [2], its height and width.
-      whole: int32 [2], those of the rescaled picture.
+      whole: int32 [2], those of the rescaled image.
       offset: int32 [2], top and left of the crop in that.
 
     Returns:
@@ -300,29 +308,29 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
 
 
 def rescale(pixels: tf.Tensor, scale: int) -> tf.Tensor:
-    """[h, w, 3] -> float32 [h', w', 3], whose shorter side is `scale`."""
+    """Rescale [h, w, 3] to float32 [h', w', 3] whose shorter side is `scale`."""
     size = tf.shape(pixels)[:2]
     whole = rescaled(size, scale)
     return resampled(pixels, size, whole, tf.zeros_like(whole), whole)
 
 
 def central_square(pixels: tf.Tensor, side: int = SIDE) -> tf.Tensor:
-    """[h, w, 3] -> float32 [side, side, 3]: the middle of the picture rescaled until its shorter side is `side`."""
+    """Rescale [h, w, 3] until its shorter side is `side`, and crop its middle: float32 [side, side, 3]."""
     size = tf.shape(pixels)[:2]
     whole = rescaled(size, side)
     return resampled(pixels, size, whole, (whole - side) // 2, tf.constant([side, side]))
 
 
 def principal_colours(covariance: np.ndarray) -> np.ndarray:
-    """The [3, 3] matrix by which Krizhevsky et al. 4.1 alter colours: [p1, p2, p3] diag(l1, l2, l3).
+    """Return the matrix [3, 3] that alters colours in Krizhevsky et al. 4.1: [p1, p2, p3] diag(l1, l2, l3).
 
-    Its product with (a1, a2, a3) is added to every pixel. The paper's l are those of intensities from 0 to 1: of levels
-    from 0 to 255 they would be 65,025 times as large, and a deviation of 0.1 would change a picture by hundreds of
-    levels. So l here are the eigenvalues of the covariance of levels / 255, and the sum is again in levels.
+    Its product with (a1, a2, a3) is added to every pixel. The paper's l belong to intensities from 0 to 1; for levels
+    from 0 to 255 they would be 65,025 times as large, and a deviation of 0.1 would change an image by hundreds of
+    levels. So l are the eigenvalues of the covariance of levels / 255, and the sum is again in levels.
 
     Args:
       covariance: [3, 3], of levels.
     """
     eigenvalues, vectors = np.linalg.eigh(covariance)
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(0)[np.newaxis], 0)
-    return vectors * np.sign(largest) * eigenvalues / 255  # of either sign: one is chosen, so that runs repeat
+    return vectors * np.sign(largest) * eigenvalues / 255  # fixes the sign of the vectors, so that runs repeat

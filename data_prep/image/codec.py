@@ -1,7 +1,7 @@
-"""Encoded pictures: what a file is by its first bytes, how large it says it is, and only then its pixels.
+"""Decode images safely: detect the file type by its first bytes, check the declared size, then decode.
 
-JPEG and PNG are read, whatever their names say. A JPEG file of one or three colours is kept as it is; CMYK and PNG
-become RGB JPEG, of 8 bits and without transparency. Everything else is refused with a reason.
+Reads JPEG and PNG, whatever their names say. A JPEG of one or three colours is kept unchanged; CMYK and PNG become RGB
+JPEG of 8 bits without transparency. Everything else is refused with a reason.
 """
 import struct
 from typing import NamedTuple
@@ -12,30 +12,30 @@ import tensorflow as tf
 from data_prep.image import augmentation
 from data_prep.image.augmentation import SIDE, SMALL
 
-QUALITY = 95  # of what is encoded here
-MAX_PIXELS = 100_000_000  # of what is decoded, if nothing else is said
-SCANS = 500  # of a progressive JPEG; what writes them makes about ten, and previews are embedded
-LONGEST_SIDE = 65_500  # that libjpeg can write
+QUALITY = 95  # JPEG quality of images encoded here
+MAX_PIXELS = 100_000_000  # default limit of decoded images
+SCANS = 500  # most scans of a progressive JPEG; encoders write about ten, plus those of embedded previews
+LONGEST_SIDE = 65_500  # longest side libjpeg can write
 _PNG = b'\x89PNG\r\n\x1a\n'
 _OTHERS = {b'GIF8': 'GIF', b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP',
            b'\0\0\0\x0cjP': 'JPEG 2000', b'%PDF': 'PDF', b'\x1f\x8b': 'gzip', b'PK\x03\x04': 'zip'}
 
 
 class Unreadable(Exception):
-    """No picture can be had from a file; says why, for the dead letters."""
+    """A file holds no usable image; the message is the reason in the dead letters."""
 
 
 class Header(NamedTuple):
-    """What a file says of itself; `keep` if it is JPEG that can stay as it is."""
+    """Header of a file; `keep` marks a JPEG that can be stored unchanged."""
     height: int
     width: int
     keep: bool
 
 
 class Picture(NamedTuple):
-    """A picture as it is stored: RGB or grey JPEG.
+    """An image as it is stored: RGB or grey JPEG.
 
-    `square` is its middle, uint8 [256, 256, 3], if that was wanted.
+    `square` is its middle, uint8 [256, 256, 3], if it was requested.
     """
     encoded: bytes
     height: int
@@ -44,18 +44,18 @@ class Picture(NamedTuple):
 
 
 def header(data: bytes, max_pixels: int) -> Header:
-    """Reads a file's header, and decodes nothing.
+    """Read a file's header without decoding pixels.
 
     Raises:
-      Unreadable: it is neither JPEG nor PNG, or would have more pixels or a longer side than can be.
+      Unreadable: it is neither JPEG nor PNG, or exceeds the limits of pixels or sides.
     """
     if data.startswith(b'\xff\xd8'):
-        try:  # the decoder's own reading, which cannot come to another size than decoding does
+        try:  # the decoder's own parser, so the size equals that of decoding
             height, width, colours = tf.io.extract_jpeg_shape(data).numpy().tolist()
         except tf.errors.InvalidArgumentError as error:
-            raise Unreadable('damaged or cut short: its JPEG header cannot be read') from error
+            raise Unreadable('damaged or truncated: its JPEG header cannot be read') from error
         if _scans(data) > SCANS:
-            raise Unreadable(f'over {SCANS} scans, of which each would be decoded over the whole picture')
+            raise Unreadable(f'over {SCANS} scans, each of which would be decoded over the whole image')
         found = Header(height, width, colours in (1, 3))
     elif data.startswith(_PNG) and len(data) >= 24 and data[12:16] == b'IHDR':
         width, height = struct.unpack('>II', data[16:24])
@@ -63,15 +63,15 @@ def header(data: bytes, max_pixels: int) -> Header:
     else:
         raise Unreadable(_what(data))
     if max(found.height, found.width) > LONGEST_SIDE:
-        raise Unreadable(f'{found.width:,} x {found.height:,} pixels: a side longer than {LONGEST_SIDE:,}, JPEG\'s')
+        raise Unreadable(f'{found.width:,} x {found.height:,} pixels: a side longer than JPEG\'s {LONGEST_SIDE:,}')
     if found.height * found.width > max_pixels:
         raise Unreadable(f'{found.width:,} x {found.height:,} pixels are more than data.max_pixels {max_pixels:,}')
     return found
 
 
 def _scans(data: bytes) -> int:
-    """How often a scan can begin in a file: how often the marker's two bytes are in it, wherever."""
-    codes = np.frombuffer(data, np.uint8)  # bytes.count takes six times as long
+    """Return an upper bound of a file's scans: how often the marker's two bytes occur anywhere."""
+    codes = np.frombuffer(data, np.uint8)  # bytes.count is six times slower
     return np.count_nonzero((codes[:-1] == 0xff) & (codes[1:] == 0xda))
 
 
@@ -89,16 +89,16 @@ def _what(data: bytes) -> str:
 
 
 def load(data: bytes, head: Header, resize: int | None = None, square: bool = False) -> Picture:
-    """Decodes a file, once, and encodes it again only where that must be.
+    """Decode a file once, and encode it again only if necessary.
 
     Args:
       data: the file.
       head: its header.
-      resize: a picture whose shorter side is longer is reduced to that.
-      square: whether the middle is wanted, see `augmentation.central_square`.
+      resize: an image whose shorter side is longer is reduced to that.
+      square: whether the middle is needed, see `augmentation.central_square`.
 
     Raises:
-      Unreadable
+      Unreadable: it cannot be decoded.
     """
     try:
         pixels = augmentation.decoded(data)
@@ -108,7 +108,7 @@ def load(data: bytes, head: Header, resize: int | None = None, square: bool = Fa
             pixels = pixels.numpy()
             encoded = data if head.keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
-        raise Unreadable('damaged or cut short: it cannot be decoded') from error
+        raise Unreadable('damaged or truncated: it cannot be decoded') from error
     height, width, _ = pixels.shape
     return Picture(encoded, height, width, _middle(pixels) if square else None)
 
@@ -117,10 +117,10 @@ def _levels(pixels: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.round(pixels), tf.uint8)
 
 
-# Eagerly, starting their many small operations takes longer than these graphs.
+# Graphs, because eagerly starting their many small operations takes longer.
 @tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([], tf.int32)], autograph=False)
 def _reduced(pixels: tf.Tensor, side: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Pixels whose shorter side is `side`, and those encoded."""
+    """Reduce pixels to a shorter side of `side`; return them and their JPEG."""
     smaller = _levels(augmentation.rescale(pixels, side))
     return smaller, tf.io.encode_jpeg(smaller, quality=QUALITY)
 
@@ -136,5 +136,5 @@ def _middle(pixels: np.ndarray) -> np.ndarray:
         return pixels
     if min(height, width) != SIDE:
         return _central_square(pixels).numpy()
-    top, left = (height - SIDE) // 2, (width - SIDE) // 2  # nothing is resampled then, so this is the same
+    top, left = (height - SIDE) // 2, (width - SIDE) // 2  # nothing is resampled, so the result is the same
     return pixels[top:top + SIDE, left:left + SIDE]

@@ -1,11 +1,10 @@
-"""Labelled pictures -> TFRecords, one tf.Example a picture (Krizhevsky et al. 2), as one Beam job.
+"""Beam job of labelled images: files -> TFRecords, one tf.Example per image (Krizhevsky et al. 2).
 
-Pictures never pass a shuffle. A scan of each folder or archive, of a tar its headers only, yields where the bytes of
-each are; those few numbers are dealt to shards by a stable hash, so that every shard holds all classes. A shard's
-writer (`shards.py`) reads the bytes itself, decodes each picture once and writes them in the order of the hash;
-those for training it adds up, pixel by pixel, in whole numbers. So memory grows by 160 bytes a picture (measured to
-300,000), whatever its size, and a rerun gives the same bytes. Equal files are found by hashes, for which all are read
-once more.
+Images are never shuffled. A scan of each folder or archive (for a tar, only its headers) yields the byte range of each
+image; these few numbers are dealt to shards by a stable hash, so that every shard holds all classes. A shard's writer
+(`shards.py`) reads the bytes itself, decodes each image once, and writes them in the order of the hash; it adds up the
+pixels of training images in whole numbers. So memory grows by 160 bytes per image (measured up to 300,000), whatever
+their size, and a rerun gives the same bytes. Equal files are found by hashes, for which all are read a second time.
 """
 import dataclasses
 import hashlib
@@ -31,11 +30,11 @@ from data_prep.image.readers import BOXES, Source
 from data_prep.image.shards import Item, MergedSums, Shard, letter, new_counts, order
 from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
 
-_PARTS = 64  # in which hashes are compared
+_PARTS = 64  # partitions for comparing hashes
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
-    """Prepares a set of labelled pictures.
+    """Prepare a set of labelled images.
 
     Args:
       config: files and settings.
@@ -46,8 +45,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-      UserError: a source is missing, damaged or has no classes, a split holds no usable picture, or more pictures than
-        `max_dead_letters` cannot be used. No manifest is written then.
+        UserError: a source is missing, damaged or has no classes, a split holds no usable image, or more images than
+          `max_dead_letters` allows are unusable; no manifest is written.
     """
     if config.samples:
         _make_samples(os.path.join(folder, 'raw'))
@@ -59,13 +58,13 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
 
 
 def sources(config: Config) -> list[Source]:
-    """What is read, boxes too."""
+    """Return all sources, including those of boxes."""
     return [source for split in (*SPLITS, BOXES) for source in readers.sources(
         split, config.folder, getattr(config, split), config.path(getattr(config, f'{split}_labels', '')))]
 
 
 def _with_samples(config: Config, folder: str) -> Config:
-    """The configuration in terms of files; those of `samples` are in a data set's folder."""
+    """Return the configuration with `samples` replaced by files in the data set's folder."""
     if not config.samples:
         return config
     from data_prep.image import sample_images
@@ -73,7 +72,7 @@ def _with_samples(config: Config, folder: str) -> Config:
 
 
 def _make_samples(folder: str) -> None:
-    """Makes the demo's pictures, on this machine, and puts them where workers can read them."""
+    """Generate the demo's images on this machine, and put them where workers can read them."""
     from data_prep.image import sample_images
     tf.io.gfile.makedirs(folder)
     with tempfile.TemporaryDirectory() as scratch:
@@ -82,7 +81,7 @@ def _make_samples(folder: str) -> None:
 
 
 def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
-    """The job's graph; looks at no file."""
+    """Build the job's graph without accessing files."""
     config = _with_samples(config, folder)
     once = pipeline | 'Once' >> beam.Create([folder])
     cut = (pipeline
@@ -101,7 +100,7 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
     problems = beam.pvalue.AsList(cut.problems)
     written = (cut.packs
                | 'Deal' >> beam.FlatMap(splits.deal, config.images_per_shard, _place, beam.pvalue.AsDict(totals))
-               | 'Group' >> beam.GroupByKey()  # of names and numbers
+               | 'Group' >> beam.GroupByKey()  # only names and numbers
                | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(classes),
                                        beam.pvalue.AsSingleton(boxes), beam.pvalue.AsDict(repeats), problems)
                .with_outputs('sums', main='shards'))
@@ -116,7 +115,7 @@ def _scratch(folder: str, source: Source) -> str:
 
 
 class _Scan(beam.DoFn):
-    """Source -> packs, (split, items); a source that cannot be read is a problem, in one sentence."""
+    """Scan a source into packs, (split, items); an unreadable source is reported as a problem, one sentence."""
 
     def __init__(self, config: Config, folder: str):
         self.config, self.folder = config, folder
@@ -153,7 +152,7 @@ class _Scan(beam.DoFn):
         return split, (len(items), splits.pack(items))
 
     def _item(self, source, found):
-        """What was found, and its split: its source's, or one that a part of the training pictures is split off for."""
+        """Return a found item and its split: its source's, or one split off from the training images."""
         if isinstance(found, annotations.BoxRange):
             return BOXES, found
         (name, *where, _), label = found
@@ -167,14 +166,14 @@ def _synsets(config: Config) -> annotations.Synsets:
 
 
 def _names(pack: Pack, config: Config) -> tuple[str, ...]:
-    """The classes of a pack from the training folders."""
+    """Return a pack's classes if it comes from the training folders."""
     split, (_, items) = pack
     from_training = split == 'train' or splits.fraction(config, split)
     return tuple({label for *_, label in splits.unpack(items)}) if from_training else ()
 
 
 def _classes(folder: str, config: Config, names: list[tuple[str, ...]]) -> tuple[str, list[tuple[str, str]]]:
-    """What is wrong with the classes, or nothing; and (id, description) of each, in the order of labels."""
+    """Return the problem of the classes, or nothing; and (id, description) of each, in the order of labels."""
     del folder
     try:
         ids = sorted(set(itertools.chain(*names)))
@@ -188,8 +187,8 @@ def _classes(folder: str, config: Config, names: list[tuple[str, ...]]) -> tuple
     if len(set(ids)) < len(ids):
         return f'data.labels: {config.labels} names a class twice.', []
     if len(ids) < 2:
-        return (f'data.{"labels" if config.labels else "train"} has {f"one class, {ids[0]}" if ids else "no picture"}; '
-                'name the folder, or the one inside an archive, that holds the class folders.'), []
+        return (f'data.{"labels" if config.labels else "train"} has {f"one class, {ids[0]}" if ids else "no image"}. '
+                'Name the folder, or the one inside an archive, that holds the class folders.'), []
     return '', [(name, words.get(name, name)) for name in ids]
 
 
@@ -204,7 +203,7 @@ def _place(item: list) -> int:
 
 
 def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
-    """Hashes of files, in parts that can be compared apart: (part, [(hash, split, class, name), …])."""
+    """Hash files, partitioned for comparison: (part, [(hash, split, class, name), …])."""
     split, (_, items) = pack
     parts: dict[int, list] = {}
     for item, digest in threads.in_order(_hash, map(Item._make, splits.unpack(items))):
@@ -214,7 +213,7 @@ def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
 
 
 def _hash(item: Item) -> bytes:
-    """Of a file's content; of an empty one nothing, nor of one that cannot be read, which its shard says."""
+    """Hash a file's content; empty for empty and unreadable files, which their shard reports."""
     try:
         content = readers.read(*item[:3])
     except OSError:
@@ -223,7 +222,7 @@ def _hash(item: Item) -> bytes:
 
 
 def _find_repeats(part: tuple[int, Iterable[bytes]]) -> Iterator:
-    """The files that occur more than once, as `shards.Shard` wants to know of them."""
+    """Yield the files that occur more than once, in the form `shards.Shard` takes."""
     rows = sorted(itertools.chain(*map(splits.unpack, part[1])))
     for _, group in itertools.groupby(rows, key=lambda row: row[0]):
         same = list(group)
@@ -237,13 +236,13 @@ def _find_repeats(part: tuple[int, Iterable[bytes]]) -> Iterator:
 
 
 class _WriteShard(beam.DoFn):
-    """((split, shard), items) -> the shard's manifest entry and counts; and the sums of its training pixels."""
+    """Write a shard, ((split, shard), items); yield its manifest entry and counts, and its sums of training pixels."""
 
     def __init__(self, config: Config, folder: str):
         self.config, self.folder = config, folder
 
     def process(self, element, classes, boxes, repeats, problems):
-        if not problems and not classes[0]:  # else nothing will be committed
+        if not problems and not classes[0]:  # otherwise nothing will be committed
             yield from self._write(*element, classes[1], boxes, repeats)
 
     def _write(self, key, packs, pairs, boxes, repeats):
@@ -271,7 +270,7 @@ class _WriteShard(beam.DoFn):
 
 def _commit(folder: str, config: Config, written: list, refused: list[tuple[str, int]], problems: list[str],
             classes: tuple[str, list[tuple[str, str]]], pixels: dict[str, np.ndarray]) -> None:
-    """Writes the manifest last of all, or what stands against it."""
+    """Write the manifest last, or the problems."""
     never_read = ((split, {'read': number, 'dead_letters': number}) for split, number in refused)
     totals = job.total({split: new_counts(split) for split in SPLITS},
                        itertools.chain((part[1:] for part in written), never_read))
@@ -292,9 +291,9 @@ def _commit(folder: str, config: Config, written: list, refused: list[tuple[str,
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
     for split, counts in totals.items():
         if job.too_many(counts, config.max_dead_letters):
-            return [f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} pictures cannot be used, more than '
-                    f'data.max_dead_letters {config.max_dead_letters} allows; see dead_letters/ for file and reason.']
+            return [f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} images cannot be used, more than '
+                    f'data.max_dead_letters {config.max_dead_letters} allows. See dead_letters/ for files and reasons.']
         if not counts['written']:
-            return [f'data.{split} holds no usable picture: {counts["read"]:,} read, '
+            return [f'data.{split} holds no usable image: {counts["read"]:,} read, '
                     f'{counts["filtered_duplicate"]:,} also held out, {counts["dead_letters"]:,} dead letters.']
     return []

@@ -1,7 +1,7 @@
-"""Where pictures come in: folders, tar archives and tars of tars, as ImageNet, Tiny ImageNet and others ship them.
+"""Find images in folders, tar archives and tars of tars, the layouts of ImageNet, Tiny ImageNet and others.
 
-Nothing is extracted: what is found is a range of a file's bytes. Only a compressed tar is unpacked, to a plain one.
-Used by Beam jobs; paths are anything TensorFlow opens.
+Nothing is extracted: an image is a byte range of a file. Only a compressed tar is unpacked, to a plain one. Used by
+Beam jobs; paths may be on any file system TensorFlow opens.
 """
 import itertools
 import os
@@ -25,12 +25,12 @@ class Source(NamedTuple):
     """A folder or an archive.
 
     Attributes:
-      split: what its pictures are for; `BOXES` if it only says what is where in others.
-      number: which of that split's sources.
-      listed: as the user wrote it.
-      path: the folder or archive.
-      inside: a folder in the archive, or nothing.
-      labels: a file with the classes of pictures that lie in no class folder, or nothing.
+        split: the split of its images; `BOXES` if it only holds bounding boxes of others.
+        number: its number among that split's sources.
+        listed: the path as the user wrote it.
+        path: the folder or archive.
+        inside: a folder in the archive, or nothing.
+        labels: a file with the classes of images outside class folders, or nothing.
     """
     split: str
     number: int
@@ -53,35 +53,35 @@ class Found(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A file that is a picture by its name, and the id of its class."""
+    """A file with an image's name, and the id of its class."""
     found: Found
     label: str
 
 
 def sources(split: str, folder: str, listed: Iterable[str], labels: str = '') -> list[Source]:
-    """A split's sources, which are not looked for."""
+    """Return a split's sources without accessing them."""
     return [Source(split, number, path, *archives.split(os.path.join(folder, path)), labels)
             for number, path in enumerate(listed)]
 
 
 def look_for(source: Source) -> None:
-    """Raises `UserError` if a source is missing or of no kind that is read."""
+    """Raise `UserError` if a source is missing or of an unsupported kind."""
     if not tf.io.gfile.exists(source.path):
         raise UserError(f'data.{source.split}: there is no file or folder {source.path}.' + NOT_THERE)
     if not archives.is_archive(source.path) and not tf.io.gfile.isdir(source.path):
-        raise UserError(f'data.{source.split}: {source.path} is neither a folder nor a .tar, .tar.gz or .tgz; '
-                        'unpack it and name the folder.')
+        raise UserError(f'data.{source.split}: {source.path} is neither a folder nor a .tar, .tar.gz or .tgz. '
+                        'Unpack it and name the folder.')
 
 
 def read_small(path: str) -> bytes:
-    """A whole file, which may be gzipped or lie in an archive.
+    """Return the content of a file that may be gzipped or in an archive.
 
     Raises:
-      UserError: there is none, or it is not small.
+      UserError: it does not exist or is too large.
     """
     real, member = archives.split(path)
     if not tf.io.gfile.exists(real):
-        raise UserError(f'There is no file {real}.')
+        raise UserError(f'{real}: there is no such file. Check the path.')
     with open_file(real) as stream:
         if member:
             wanted = [posixpath.normpath(member)]
@@ -90,18 +90,18 @@ def read_small(path: str) -> bytes:
             parts = archives.plain(stream, path)
             content = b''.join(itertools.islice(parts, _SMALL // archives.CHUNK + 1))
     if len(content) > _SMALL:
-        raise UserError(f'{path} is over {_SMALL:,} bytes, too large for what is said of classes; name another file.')
+        raise UserError(f'{path} has over {_SMALL:,} bytes, too many for a list of classes. Name another file.')
     return content
 
 
 def walk(source: Source, scratch: str) -> Iterator[Found]:
-    """Every file below a source. A tar is taken for a folder called like it, wherever it lies.
+    """Yield every file below a source. A tar counts as a folder of its name.
 
     Args:
-      scratch: a folder for the tar of a compressed archive.
+      scratch: a folder for unpacked archives.
 
     Raises:
-      UserError: an archive was cut short or is damaged, or does not have the folder to look into.
+      UserError: an archive is truncated or damaged, or lacks the named folder.
     """
     if not archives.is_archive(source.path) or tf.io.gfile.isdir(source.path):
         for path in walk_folder(source.path):
@@ -135,29 +135,29 @@ def _in_tar(path: str, archive: str, prefix: str) -> Iterator[Found]:
         try:
             for name, offset, length, reason in archives.ranges(stream, archive):
                 yield _named(Found(prefix + name, path, offset, length, reason))
-        except tf.errors.OutOfRangeError as error:  # where other files only have nothing more to read
-            raise UserError(f'{archive} is not a whole archive (it ends too early); fetch it again.') from error
+        except tf.errors.OutOfRangeError as error:  # raised past the end of remote files
+            raise UserError(f'{archive} is not a whole archive (it ends too early). Fetch it again.') from error
 
 
 def _named(found: Found) -> Found:
-    """Itself, or what can be written down of a file whose name is not text."""
+    """Return the file, or a copy with a reason if its name is not valid text."""
     name = found.name.encode(errors='replace').decode()
     return found if name == found.name else found._replace(name=name, reason='its name is not UTF-8')
 
 
 def scan(source: Source, scratch: str, numbers: dict[str, str]
          ) -> Iterator[Picture | Found | annotations.BoxRange]:
-    """Every picture with its class, whatever says where things are in pictures, and with a reason what is neither.
+    """Yield every image with its class, every bounding-box annotation, and unusable files with a reason.
 
-    A picture's class is the first folder below the source. One that lies in none has its class by
-    `source.labels`; one that lies in a folder `images` by the `_annotations.txt` beside that. Files that are no
-    pictures by their names are passed over, as is what is hidden.
+    An image's class is the first folder below the source. For images in none, `source.labels` gives the class; for
+    images in a folder `images`, the `_annotations.txt` beside it. Files without an image's name, and hidden files, are
+    skipped.
 
     Args:
-      numbers: ILSVRC's of classes -> their ids, or nothing.
+      numbers: ILSVRC's class numbers -> ids, or nothing.
 
     Raises:
-      UserError: as `walk`; pictures lie in no class folders and nothing says their classes, or not for as many.
+      UserError: as `walk`; or images have no class folders and no labels, or another number of labels.
     """
     flat: list[Found] = []
     said: dict[str, str] = {}
@@ -187,24 +187,25 @@ def scan(source: Source, scratch: str, numbers: dict[str, str]
 
 def _flat(source: Source, pictures: list[Found], said: dict[str, str], numbers: dict[str, str],
           in_folders: bool) -> Iterator[Picture | Found]:
-    """Pictures that lie in no class folder, in the order of their names, with their classes."""
+    """Yield images outside class folders, sorted by name, with their classes."""
     if source.labels:
         found = annotations.labels(read_small(source.labels), source.labels, numbers)
         if isinstance(found, dict):
             said = {picture.name: found[stem] for picture in pictures
                     if (stem := posixpath.splitext(posixpath.basename(picture.name))[0]) in found}
         elif len(found) != len(pictures):
-            raise UserError(f'{source.labels} has {len(found):,} classes, and {source.path} has {len(pictures):,} '
-                            'pictures in no class folder; it must have one a picture, in the order of their names.')
+            raise UserError(f'{source.labels} has {len(found):,} classes, but {source.path} has {len(pictures):,} '
+                            'images in no class folder. It needs one class per image, in the order of their names.')
         else:
             said = {picture.name: label for picture, label in zip(pictures, found)}
     elif not said and not in_folders and any('/' not in picture.name for picture in pictures):
-        raise UserError(f'data.{source.split}: the pictures of {source.path} lie in no class folders; name what holds '
-                        'class folders' + (f', or give a file with a class a picture in data.{source.split}_labels.'
-                                           if source.split != 'train' else '.'))
+        raise UserError(f'data.{source.split}: the images of {source.path} lie in no class folders. Name the folder '
+                        'that holds class folders' + (
+                            f', or give a file with a class per image in data.{source.split}_labels.'
+                            if source.split != 'train' else '.'))
     for picture in pictures:
         label = said.get(picture.name) or said.get(posixpath.basename(picture.name))
         if not label and not said:
-            label = posixpath.dirname(picture.name)  # `images` is a class here
-        yield Picture(picture, label) if label else picture._replace(reason='in no class folder, and nothing says its '
+            label = posixpath.dirname(picture.name)  # here, `images` is a class
+        yield Picture(picture, label) if label else picture._replace(reason='in no class folder, and nothing gives its '
                                                                      'class')

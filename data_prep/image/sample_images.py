@@ -1,7 +1,7 @@
-"""Pictures for demonstrations that must not download anything, in ImageNet's own layout.
+"""Generate images for demonstrations without downloads, in ImageNet's layout.
 
-scikit-learn ships 1,797 handwritten digits of 8 x 8 pixels and 17 greys, by 13 writers (Alpaydin & Kaynak, "Optical
-Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998).
+scikit-learn ships 1,797 handwritten digits of 8 x 8 pixels and 17 grey levels, by 13 writers (Alpaydin & Kaynak,
+"Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998).
 """
 import io
 import os
@@ -22,14 +22,14 @@ FILES: dict[str, Any] = {  # keys of `imagenet.Config`
 
 
 def write_digits(folder: str) -> list[str]:
-    """Writes the digits as ILSVRC ships its pictures; the same bytes every time.
+    """Write the digits in ILSVRC's layout; the same bytes every time.
 
-    `train.tar` is a tar of a tar a class, `d0.tar` to `d9.tar`; `validation.tar` and `test.tar`, a tenth of the
-    pictures each, are flat, with a class a line in `validation_labels.txt` and `test_labels.txt`. `words.txt` says what
-    the classes are called. The pictures are grey JPEG files.
+    `train.tar` holds one tar per class, `d0.tar` to `d9.tar`; `validation.tar` and `test.tar`, a tenth of the images
+    each, are flat, with a class per line in `validation_labels.txt` and `test_labels.txt`. `words.txt` describes the
+    classes. The images are grey JPEG files.
 
     Args:
-      folder: an existing one.
+      folder: an existing folder.
 
     Returns:
       The files' paths.
@@ -40,7 +40,7 @@ def write_digits(folder: str) -> list[str]:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise UserError('data.samples: digits come with scikit-learn, which is not installed; run '
+        raise UserError('data.samples: digits come with scikit-learn, which is not installed. Run '
                         '`pip install scikit-learn`.') from error
     digits = datasets.load_digits()
     grey = tf.image.resize(digits.images[..., np.newaxis] * 255 / 16, [SIDE, SIDE])  # [1797, 32, 32, 1]

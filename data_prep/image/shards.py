@@ -1,4 +1,4 @@
-"""A shard of labelled pictures: its records, what was left out and why, and the sums of its pixels."""
+"""Write a shard of labelled images: its records, dead letters, counts and sums of pixels."""
 import os
 import posixpath
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ COUNTS = ('read', 'written', 'filtered_duplicate', 'dead_letters', 'converted', 
 
 
 class Item(NamedTuple):
-    """A picture: where its bytes are, what it is called below `data.folder`, and the id of its class."""
+    """An image: location of its bytes, its name below `data.folder`, and the id of its class."""
     file: str
     offset: int
     length: int
@@ -26,22 +26,22 @@ class Item(NamedTuple):
 
 
 def order(label: str, name: str) -> tuple[int, int]:
-    """Two numbers below 2^64 that depend on a picture's class and file name alone: for its split, for its place."""
+    """Return two numbers below 2^64 from an image's class and file name alone: for its split and its place."""
     return splits.order(f'{label}/{posixpath.basename(name)}')
 
 
 def new_counts(split: str) -> dict[str, int]:
-    """`in_<other>` counts the pictures that are also in a split further from training."""
+    """Return zero counts; `in_<other>` counts images that are also in a split further from training."""
     return dict.fromkeys([*COUNTS, *(f'in_{other}' for other in SPLITS[SPLITS.index(split) + 1:])], 0)
 
 
 def letter(config: Config, name: str, offset: int, reason: str) -> dict:
-    """A line of the dead letters. The offset is that in the tar, in a compressed one as it is unpacked."""
+    """Return a line of the dead letters. The offset is in the tar, for a compressed one in the unpacked tar."""
     return {'file': config.path(name), 'offset': offset, 'reason': reason}
 
 
 class _Made(NamedTuple):
-    """What comes of an item: its record, the middle of a training picture, and what is said of its boxes."""
+    """Result of an item: its record, the middle of a training image, and a message about its boxes."""
     record: bytes
     square: np.ndarray | None
     converted: bool
@@ -50,9 +50,9 @@ class _Made(NamedTuple):
 
 
 class PixelSums(beam.CombineFn):
-    """Adds up the middles of pictures, uint8 [s, s, 3], in whole numbers, so that their order is no matter.
+    """Add up the middles of images, uint8 [s, s, 3], in whole numbers, so that the order does not matter.
 
-    An accumulator is s -> the number of pictures, the sum at every pixel and the sums of products of two colours.
+    An accumulator is s -> the number of images, the sum at every pixel and the sums of products of two colours.
     """
 
     def create_accumulator(self):
@@ -62,8 +62,8 @@ class PixelSums(beam.CombineFn):
         side = len(square)
         count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
         total += square
-        # Sums of products of levels are exact below 2^53. Two pixels are a row, which takes half the time of one; what
-        # they have to do with each other is left out.
+        # Sums of products of levels are exact below 2^53. Two pixels form a row, which halves the time; products
+        # between the two pixels are dropped.
         row = 2 - side % 2
         pixels = square.reshape(-1, 3 * row).astype(np.float64)
         products += np.trace((pixels.T @ pixels).reshape(row, 3, row, 3), axis1=0, axis2=2).astype(np.int64)
@@ -76,7 +76,7 @@ class PixelSums(beam.CombineFn):
                 for side in set().union(*parts)}
 
     def extract_output(self, sums):
-        """The arrays of `augmentation.Pixels`, and of how many pictures they are."""
+        """Return the arrays of `augmentation.Pixels`, and their number of images."""
         count = sum(number for number, _, _ in sums.values())
         image, rgb, products = np.zeros([SIDE, SIDE, 3]), np.zeros(3), np.zeros([3, 3])
         for side, (number, total, product) in sorted(sums.items()):
@@ -89,27 +89,27 @@ class PixelSums(beam.CombineFn):
 
 
 class MergedSums(PixelSums):
-    """The same of accumulators: a shard hands on its sums, never its pictures."""
+    """Add up accumulators: a shard passes on its sums, never its images."""
 
     def add_input(self, sums, more):
         return self.merge_accumulators([sums, more])
 
 
 class Shard:
-    """Makes a shard's records and keeps account of them.
+    """Make a shard's records and account for every item.
 
     Args:
-      config: what is done to pictures.
+      config: settings of the data.
       split: the shard's.
       labels: class id -> label.
-      boxes: as `annotations.merge` gives them.
-      repeats: (split, name) of a file that occurs more than once -> the splits it is also in, and another class of its
-        split that it is also in, or nothing.
+      boxes: as returned by `annotations.merge`.
+        repeats: (split, name) of a file that occurs more than once -> other splits that hold it, and another class of
+          its split that holds it, or nothing.
       unpacked: folder of a compressed archive's plain tar -> the archive.
 
     Attributes:
       counts, letters: of all items so far; `letters` for `job.write_letters`.
-      sums: an accumulator of `PixelSums`, of training pictures.
+      sums: an accumulator of `PixelSums` for training images.
     """
 
     def __init__(self, config: Config, split: str, labels: dict[str, int], boxes: tuple[list[str], bytes],
@@ -120,7 +120,7 @@ class Shard:
         self.letters: list[dict] = []
 
     def records(self, items: list[Item]) -> Iterator[bytes]:
-        """Serialized tf.Examples of the usable items, in their order."""
+        """Yield serialized tf.Examples of the usable items, in their order."""
         for item, made in threads.in_order(self._make, filter(self._wanted, items)):
             if isinstance(made, str):
                 self._bury(item, made)
@@ -131,11 +131,11 @@ class Shard:
             yield made.record
 
     def _wanted(self, item: Item) -> bool:
-        """Counts an item, and says whether its file is to be looked at."""
+        """Count an item, and return whether its file should be read."""
         self.counts['read'] += 1
         also, other = self._repeats.get((self._split, item.name), ((), ''))
         if item.label not in self._labels:
-            self._bury(item, f'class {item.label} is none of the {len(self._labels)} there are')
+            self._bury(item, f'class {item.label} is not one of the {len(self._labels)} classes')
         elif other:
             self._bury(item, f'in two classes, {item.label} and {other}')
         else:
@@ -157,7 +157,7 @@ class Shard:
         self.letters += made.unread
 
     def _make(self, item: Item) -> _Made | str:
-        """What comes of an item, or why nothing does."""
+        """Return an item's result, or the reason why it has none."""
         try:
             data = readers.read(*item[:3])
             head = codec.header(data, self._config.max_pixels)
@@ -172,14 +172,14 @@ class Shard:
                 boxes += annotations.fractions(readers.read(file, offset, length), head.height, head.width)
             except (ValueError, OSError) as error:
                 unread.append({'file': self._unpacked.get(os.path.dirname(file), file), 'offset': offset,
-                               'reason': f'no boxes for {item.name}: {error}; the picture is kept'})
-        boxes = list(dict.fromkeys(boxes))  # validation may be listed for test, too
+                               'reason': f'no boxes for {item.name}: {error}; the image is kept'})
+        boxes = list(dict.fromkeys(boxes))  # test may list the validation data
         return _Made(example(picture, self._labels[item.label], item, boxes), picture.square,
                      picture.encoded is not data, len(boxes), unread)
 
 
 def example(picture: codec.Picture, label: int, item: Item, boxes: list[tuple[float, float, float, float]]) -> bytes:
-    """A picture as a serialized tf.Example."""
+    """Return an image as a serialized tf.Example."""
     texts = {'image': picture.encoded, 'class': item.label.encode(), 'file': item.name.encode(), 'kind': b''}
     feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text])) for name, text in texts.items()}
     feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))

@@ -1,2 +1,2 @@
-"""Ids of the special subwords, the same in every subword model."""
+"""Ids of the special subwords, equal in every subword model."""
 PAD, BOS, EOS, UNK = 0, 1, 2, 3

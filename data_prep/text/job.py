@@ -1,9 +1,9 @@
-"""Parallel text -> TFRecords, one tf.Example a pair (Vaswani et al. 5.1), as one Beam job.
+"""Beam job of parallel text: lines -> TFRecords, one tf.Example per pair (Vaswani et al. 5.1).
 
-Lines never pass a shuffle. A scan of each source yields blocks: byte offsets and a count. What Beam groups are these
-few numbers; the writer of a shard reads its blocks' bytes itself, tokenises them and writes them in order, so memory
-does not grow with the corpus and a rerun gives the same bytes. The subwords are learned in the same job, from a sample
-chosen by a stable hash. Duplicates are found by the held-out pairs' hashes, which every writer gets whole.
+Lines are never shuffled. A scan of each source yields blocks: byte offsets and a count. Beam groups only these few
+numbers; a shard's writer reads its blocks' bytes itself, tokenises them and writes them in order, so memory does not
+grow with the corpus and a rerun gives the same bytes. The subwords are learned in the same job, from a sample chosen by
+a stable hash. Duplicates are found by hashes of the held-out pairs, which every writer receives whole.
 """
 import contextlib
 import gc
@@ -29,7 +29,7 @@ _COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
-    """Prepares a parallel corpus.
+    """Prepare a parallel corpus.
 
     Args:
       config: files and settings.
@@ -40,8 +40,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-      UserError: a file is missing, cut short or has other lines than its partner; the corpus is empty; or more records
-        than `max_dead_letters` were unreadable. No manifest is written then.
+        UserError: a file is missing, truncated or has another number of lines than its partner; the corpus is empty; or
+          more records than `max_dead_letters` allows are unreadable. No manifest is written then.
     """
     if config.samples:
         _make_samples(config, os.path.join(folder, 'raw'))
@@ -52,14 +52,14 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
 
 
 def sources(config: Config, folder: str) -> list[Source]:
-    """What is read; `samples` are made into `folder`, a data set's, first."""
+    """Return the sources; those of `samples` are files in the data set's folder."""
     if config.samples:
         return [Source(split, (os.path.join(folder, 'raw', f'{split}.tsv'),), 'tsv') for split in SPLITS]
     return [source for split in SPLITS for source in text_files.sources(split, config.folder, getattr(config, split))]
 
 
 def _make_samples(config: Config, folder: str) -> None:
-    """Makes the demo's corpus, on this machine, and puts it where workers can read it."""
+    """Generate the demo's corpus on this machine, and put it where workers can read it."""
     import babel
 
     from data_prep.text import samples
@@ -68,21 +68,22 @@ def _make_samples(config: Config, folder: str) -> None:
         try:
             made = samples.write_cldr_pairs(scratch, source=config.source, target=config.target)
         except (babel.UnknownLocaleError, ValueError) as error:
-            raise UserError(f'data.source {config.source!r} or data.target {config.target!r} is no language CLDR knows '
-                            f'({error}); write it as en, de or pt_BR.') from error
+            raise UserError(f'data.source {config.source!r} or data.target {config.target!r} is not a language of CLDR '
+                            f'({error}). Write it like en, de or pt_BR.') from error
         for split, path in made.items():
             tf.io.gfile.copy(path, os.path.join(folder, f'{split}.tsv'), overwrite=True)
 
 
 class Files(NamedTuple):
-    """How raw files become records; `trees.job` puts in others. A block has `first` and `records`, a record is
-    `text_files.Record`: source, target and possibly kind.
+    """How raw files become records; `trees.job` substitutes its own.
+
+    A block has `first` and `records`; a record is a `text_files.Record`: source, target and possibly kind.
 
     Attributes:
-      sources: (config, folder) -> what is read, which is not looked for.
+      sources: (config, folder) -> sources, without accessing them.
       scan: (number, source, an empty folder, config) -> ((split, shard), block)s; raises `UserError`.
       read: (block, config) -> its records.
-      properties: (config) -> what the manifest says besides.
+      properties: (config) -> further properties of the manifest.
     """
     sources: Callable[[Any, str], list]
     scan: Callable[[int, Any, str, Any], Iterable[tuple[tuple[str, str], Any]]]
@@ -96,12 +97,12 @@ def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator
     taken = {source.split, *(split for split in SPLITS if source.split == 'train' and splits.fraction(config, split))}
     for i, block in enumerate(text_files.scan(source, plain, config.pairs_per_block, config.header,
                                              config.columns)):
-        for split in sorted(taken):  # each reads the same lines and keeps its own
+        for split in sorted(taken):  # every split reads the same lines and keeps its own
             yield (split, f'{number:03d}-{i // a_shard:05d}'), block._replace(source=source._replace(split=split))
 
 
 def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
-    """The records of a block that are its split's."""
+    """Return the records of a block that belong to its split."""
     found, split = text_files.read(block, config.columns), block.source.split
     if not any(splits.fraction(config, other) for other in SPLITS) or (
             split != 'train' and not splits.fraction(config, split)):
@@ -110,7 +111,7 @@ def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
 
 
 def _about(record: Record) -> str:
-    """What decides a record's split: its source text, or where it is if it cannot be read."""
+    """Return the text whose hash decides a record's split: its source, or its location if it cannot be read."""
     return record.columns[0].strip() if record.columns else f'{os.path.basename(record.file)}:{record.line}'
 
 
@@ -122,12 +123,12 @@ PAIRS = Files(sources, _scan, _read_pairs, _languages)
 
 
 def build(pipeline: beam.Pipeline, config: Any, folder: str, files: Files = PAIRS) -> None:
-    """The job's graph; looks at no file."""
+    """Build the job's graph without accessing files."""
     cut = (pipeline
            | 'Sources' >> beam.Create(list(enumerate(files.sources(config, folder))))
            | 'Spread' >> beam.Reshuffle()
            | 'Scan' >> beam.ParDo(_Scan(config, folder, files)).with_outputs('problems', main='blocks'))
-    shards = cut.blocks | 'Group' >> beam.GroupByKey()  # a few numbers a block, no text
+    shards = cut.blocks | 'Group' >> beam.GroupByKey()  # a few numbers per block, no text
     once = pipeline | 'Once' >> beam.Create([folder])
     if config.subword_model:
         vocabulary = once | 'Take' >> beam.Map(_take, config)
@@ -145,7 +146,7 @@ def build(pipeline: beam.Pipeline, config: Any, folder: str, files: Files = PAIR
 
 
 class _Scan(beam.DoFn):
-    """(number, source) -> ((split, shard), block)s; a source that cannot be read is a problem, in one sentence."""
+    """Scan a source into ((split, shard), block)s; an unreadable source is reported as a problem, one sentence."""
 
     def __init__(self, config: Any, folder: str, files: Files):
         self.config, self.folder, self.files = config, folder, files
@@ -167,9 +168,9 @@ def _training_pairs(keyed: tuple[tuple[str, str], Block]) -> int:
 
 def _sample(keyed: tuple[tuple[str, str], Iterable[Block]], config: Any, folder: str, files: Files, total: int
             ) -> Iterator[str]:
-    """Writes a training shard's part of the text subwords are learned from, line by line. Yields where it is.
+    """Write a training shard's part of the sample for subwords, and yield its path.
 
-    A pair is taken if its hash is among the lowest `subword_sample / total`, so the sample has about that size.
+    A pair is sampled if its hash is in the lowest `subword_sample / total`, so the sample has about that size.
     """
     (split, name), blocks = keyed
     bound = round((1 << 56) * min(1, config.subword_sample / max(1, total)))
@@ -193,12 +194,12 @@ def _hash(text: str, size: int = 7) -> int:
 
 
 def _pair_hashes(rows: list[tuple[str, ...]]) -> np.ndarray:
-    """One uint64 a pair, the same for the same text; what surrounds it is no matter."""
+    """Return a uint64 for each pair, equal for equal text; surrounding white space is ignored."""
     return np.array([_hash(f'{row[0].strip()}\0{row[1].strip()}', 8) for row in rows], np.uint64)
 
 
 def _hash_held_out(keyed: tuple[tuple[str, str], Block], config: Any, files: Files) -> Iterator[tuple[str, bytes]]:
-    """The hashes of a held-out block's pairs, 8 bytes each."""
+    """Yield the hashes of a held-out block's pairs, 8 bytes each."""
     (split, _), block = keyed
     if split != 'train':
         yield split, _pair_hashes([record.columns for record in files.read(block, config)
@@ -206,12 +207,12 @@ def _hash_held_out(keyed: tuple[tuple[str, str], Block], config: Any, files: Fil
 
 
 def _new_counts(split: str) -> dict[str, int]:
-    """`in_<other>` counts the pairs that are also in a split further from training."""
+    """Return zero counts; `in_<other>` counts pairs that are also in a split further from training."""
     return dict.fromkeys([*_COUNTS, *(f'in_{other}' for other in SPLITS[SPLITS.index(split) + 1:])], 0)
 
 
 def _learn(folder: str, config: subwords.Config, samples: list[str]) -> bytes:
-    """The subword model, or nothing where there is no text (which `_commit` then says)."""
+    """Return the subword model, or nothing if there is no text (which `_commit` reports)."""
     if not samples:
         return b''
     try:
@@ -230,22 +231,22 @@ def _lines(paths: list[str]) -> Iterator[str]:
 
 
 def _take(folder: str, config: subwords.Config) -> bytes:
-    """The subword model of an earlier data set, as `_learn` gives one."""
+    """Return the subword model of an earlier data set, in the form of `_learn`."""
     path = config.subword_model
     try:
         with tf.io.gfile.GFile(path, 'rb') as file:
             model = file.read()
         size = len(subwords.pieces(model))
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        return f'!data.subword_model: {path} is no subword model ({str(error).splitlines()[0]}).'.encode()
+        return f'!data.subword_model: {path} is not a subword model ({str(error).splitlines()[0]}).'.encode()
     if size > config.vocab_size:
-        return f'!data.vocab_size {config.vocab_size} is less than the {size} pieces of {path}; give {size}.'.encode()
+        return f'!data.vocab_size {config.vocab_size} is below the {size} pieces of {path}. Give {size}.'.encode()
     records.write_atomically(os.path.join(folder, SUBWORDS), model)
     return model
 
 
 class _WriteShard(beam.DoFn):
-    """((split, shard), blocks) -> the shard's manifest entry and counts."""
+    """Write a shard, ((split, shard), blocks); yield its manifest entry and counts."""
 
     def __init__(self, config: Any, folder: str, files: Files):
         self.config, self.folder, self.files = config, folder, files
@@ -253,7 +254,7 @@ class _WriteShard(beam.DoFn):
     def process(self, element, vocabulary, held_out, problems):
         (split, name), blocks = element
         if problems or vocabulary.startswith(b'!') or (not vocabulary and split != 'train'):
-            return []  # nothing will be committed; without usable text the training split is still counted
+            return []  # nothing will be committed; the training split is still counted without usable text
         writer = records.ShardWriter(os.path.join(self.folder, f'Split-{split}', f'part-{name}.tfrecord'), LENGTHS)
         counts, dead = _new_counts(split), []
         hashes = {other: np.unique(np.frombuffer(b''.join(part for whose, part in held_out if whose == other),
@@ -267,7 +268,7 @@ class _WriteShard(beam.DoFn):
                                     counts)
                      for block in sorted(blocks, key=lambda block: block.first))
             with _without_collecting():
-                # SentencePiece does not hold the interpreter: a block is encoded while the one before is written.
+                # SentencePiece releases the interpreter lock: a block is encoded while the previous one is written.
                 for rows, ids in threads.in_order(encode, filter(None, found), threads=1, max_waiting=2):
                     self._write(split, rows, ids, writer, counts)
             entry = writer.close()
@@ -280,7 +281,7 @@ class _WriteShard(beam.DoFn):
         return [(entry, split, counts)]
 
     def _repeated(self, split, rows, hashes, counts):
-        """Counts what is also held out, and takes it out of the training rows if that is wanted."""
+        """Count pairs that are also held out, and remove them from the training rows if configured."""
         own = _pair_hashes(rows) if hashes else np.array([], np.uint64)
         repeated = np.zeros(len(rows), bool)
         for other, theirs in hashes.items():
@@ -304,8 +305,7 @@ class _WriteShard(beam.DoFn):
 
 @contextlib.contextmanager
 def _without_collecting():
-    """Garbage in cycles waits, of which writing makes none: looking for it among all that TensorFlow and Beam hold took
-    6 of 50 microseconds a pair."""
+    """Disable garbage collection: writing creates no cycles, and the search took 6 of 50 microseconds per pair."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -316,7 +316,7 @@ def _without_collecting():
 
 
 def _usable(found: Iterable[Record], split: str, counts: dict[str, int], dead: list[dict]) -> list[tuple[str, ...]]:
-    """The columns of usable records; the others are counted, and the unreadable added to `dead`."""
+    """Return the columns of usable records; count the others, and add unreadable ones to `dead`."""
     rows = []
     for record in found:
         counts['read'] += 1
@@ -331,10 +331,10 @@ def _usable(found: Iterable[Record], split: str, counts: dict[str, int], dead: l
 
 
 def _serializer() -> Callable[..., bytes]:
-    """What makes a tf.Example of a row, its inputs and its targets.
+    """Return the function that serializes a row's inputs and targets as a tf.Example.
 
-    One message is filled again and again: 3 microseconds a pair; a new one each time takes 8. What it once held it does
-    not give back, so it is to serve for a block only.
+    Reusing one message takes 3 microseconds per pair, a new one 8. A message never returns memory, so each function
+    serves one block only.
     """
     example = tf.train.Example()
     feature = example.features.feature
@@ -351,7 +351,7 @@ def _serializer() -> Callable[..., bytes]:
 
 
 def _commit(folder: str, config: Any, files: Files, written: list, problems: list[str], vocabulary: bytes) -> None:
-    """Writes the manifest last of all, or what stands against it."""
+    """Write the manifest last, or the problems."""
     problems = sorted(problems)
     if vocabulary.startswith(b'!'):
         problems.append(vocabulary[1:].decode())
@@ -371,8 +371,8 @@ def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:
     for split, counts in totals.items():
         if job.too_many(counts, config.max_dead_letters):
             problems.append(f'{counts["dead_letters"]:,} of the {counts["read"]:,} {split} records cannot be read, '
-                            f'more than data.max_dead_letters {config.max_dead_letters} allows; '
-                            'see dead_letters/ for file, line and reason.')
+                            f'more than data.max_dead_letters {config.max_dead_letters} allows. '
+                            'See dead_letters/ for file, line and reason.')
         elif not counts['written']:
             problems.append(f'data.{split} holds no usable pair: {counts["read"]:,} read, '
                             f'{counts["filtered_empty"]:,} empty, {counts["filtered_duplicate"]:,} also held out, '

@@ -1,17 +1,17 @@
-"""A small parallel corpus made from CLDR, for demonstrations that must not download anything.
+"""Generate a small parallel corpus from CLDR, for demonstrations without downloads.
 
-Unicode's Common Locale Data Repository knows how dates, times, numbers, amounts, units, lists and names are
-written in several hundred languages; Babel ships its data (Unicode licence, unicode.org/license.txt). One
-value said in two languages is a sentence pair, and its translation is right by construction:
+Unicode's Common Locale Data Repository describes how several hundred languages write dates, times, numbers, amounts,
+units, lists and names; Babel ships its data (Unicode licence, unicode.org/license.txt). One value written in two
+languages is a sentence pair, and its translation is right by construction:
 
     Tuesday, March 5, 2024      Dienstag, 5. März 2024
     in 3 days                   in 3 Tagen
     €1,234.50                   1.234,50 €
 
-The split is by value, not by line: a stable hash of a value's canonical key names its split, and a pair is
-made only of values of its own split. What is held out can therefore not be remembered from training:
+The split is by value, not by line: a stable hash of a value's canonical key decides its split, and a pair is made only
+of values of one split. Held-out values therefore cannot be memorised from training:
 
-    numbers     are keyed by their amount, in one namespace: a held-out 3847 is in training neither as a
+    numbers     are keyed by their amount, in one namespace: a held-out 3847 occurs in training neither as a
                 number nor as a price, a length or a count of days. Whole numbers below 10 are for training.
     dates       are keyed by their quarter: a held-out 'March 2024' is in no training date or interval.
     times       are keyed by their minute on a 12-hour dial: a held-out 2:35 is in training neither AM nor PM.
@@ -35,7 +35,7 @@ from data_prep import UserError
 SPLITS = ('train', 'validation', 'test')
 HELD_OUT = 52  # pairs of each kind in each of the two held-out splits
 
-# The inventories are small so that every name is seen often enough to be learnt.
+# The inventories are small so that every name occurs often enough to be learned.
 TERRITORIES = (
     'AL AM AR AT AU AZ BD BE BG BO BR BW CA CH CL CM CN CO CU CV CY CZ DE DJ DK DZ EC EE EG EH ES ET FI FJ '
     'FO FR GA GE GH GL GR HR HT HU ID IE IL IN IQ IR IS IT JM JO JP KE KG KH KM KP KR KW KZ LB LI LK LT LU '
@@ -47,7 +47,7 @@ LANGUAGES = (
 CURRENCIES = (
     'EUR USD GBP CHF JPY CNY INR AUD CAD SEK NOK DKK PLN CZK HUF TRY BRL MXN ZAR KRW NZD ILS THB HKD ISK'
 ).split()
-# Babel omits the space that CLDR puts between a letter code and its amount; these have real symbols.
+# Babel omits CLDR's space between a letter code and its amount; these currencies have symbols.
 SYMBOLS = 'EUR USD GBP JPY CNY INR AUD CAD BRL MXN KRW NZD ILS HKD'.split()
 UNITS = (
     'kilometer meter centimeter mile foot light-year kilogram gram tonne pound ounce liter milliliter gallon '
@@ -57,23 +57,23 @@ NUMERATORS = 'kilogram gram tonne liter milliliter gigabyte kilowatt-hour'.split
 DENOMINATORS = 'second minute hour day week month year hectare square-meter'.split()
 SPANS = dict(dates.TIMEDELTA_UNITS)  # 'day' -> 86400
 PAIRED_SPANS = (('year', 'day', 364), ('hour', 'minute', 59), ('minute', 'second', 59))
-FIRST_DAY, DAYS = datetime.date(1950, 1, 1), 36_525  # one century: a year of two digits means one year
+FIRST_DAY, DAYS = datetime.date(1950, 1, 1), 36_525  # one century: a two-digit year is unambiguous
 
 Value = Decimal | datetime.date | datetime.time | tuple[str, ...]
 Say = Callable[..., str]  # takes locale=
 
 
 def split_of(value: Value) -> str:
-    """The split of a value: the same in every kind, for every seed, in every process.
+    """Return the split of a value; it does not depend on kind, seed or process.
 
     Args:
-      value: a positive number, a date, a time of day, or the codes of names that are said together.
+      value: a positive number, a date, a time of day, or the codes of names that occur together.
 
     Returns:
-      'train' for eight values in ten, else 'validation' or 'test'.
+      'train' for eight in ten values, otherwise 'validation' or 'test'.
     """
     if isinstance(value, Decimal):
-        # Grammar turns on the smallest numbers (1 day, 2 days), and they are too few to hold any out.
+        # Grammar depends on the smallest numbers (1 day, 2 days), which are too few to hold any out.
         if value in range(10):
             return 'train'
         key = f'number:{value.normalize():f}'
@@ -90,45 +90,45 @@ def split_of(value: Value) -> str:
 
 
 class _Draw(random.Random):
-    """A random generator that remembers the values it gave: they decide the split of the pair."""
+    """A random generator that records the values it drew, which decide the split of the pair."""
 
     def __init__(self, seed: str):
         super().__init__(seed)
         self.values: list[Value] = []
 
     def number(self, high: int, decimals: int = 0, low: int = 0) -> Decimal:
-        """A positive number of `low` to `high`; short and long ones are about equally frequent."""
+        """Return a positive number of `low` to `high`; numbers of each length are about equally frequent."""
         top = min(high, 10 ** self.randint(1, len(str(high))))
         scale = 10 ** self.randint(0, decimals)
         self.values.append(Decimal(self.randint(low * scale or 1, top * scale)) / scale)
         return self.values[-1]
 
     def price(self, currency: str) -> Decimal:
-        """An amount with all the decimals it is printed with: the plural of 1.00 is not that of 1."""
+        """Return an amount with all of its printed decimals, because 1.00 and 1 have different plurals."""
         precision = numbers.get_currency_precision(currency)
         return self.number(999_999, precision).quantize(Decimal(1).scaleb(-precision))
 
     def days(self, *gap: int) -> list[datetime.date]:
-        """One day, or two in order that are 1 to `gap` days apart."""
+        """Draw one day, or two in order, 1 to `gap` days apart."""
         offsets = [self.randrange(DAYS - sum(gap))]
         offsets += [offsets[0] + self.randint(1, most) for most in gap]
         self.values += (days := [FIRST_DAY + datetime.timedelta(offset) for offset in offsets])
         return days
 
     def times(self, count: int = 1) -> list[datetime.time]:
-        """Different full minutes of a day, in order."""
+        """Draw different full minutes of a day, in order."""
         minutes = sorted(self.sample(range(24 * 60), count))
         self.values += (times := [datetime.time(*divmod(minute, 60)) for minute in minutes])
         return times
 
     def names(self, *names: str) -> tuple[str, ...]:
-        """These names, which are one value together."""
+        """Record these names as one value and return them."""
         self.values.append(names)
         return names
 
 
-# A kind draws values and yields the ways to say them, the most explicit first. CLDR's narrow widths are left
-# out: Babel does not follow their aliases, and prints identifiers ('3 kilometer-per-hour') in some languages.
+# A kind draws values and yields the ways to write them, the most explicit first. CLDR's narrow widths are left out:
+# Babel does not follow their aliases, and prints identifiers ('3 kilometer-per-hour') in some languages.
 
 def _date(draw: _Draw) -> Iterator[Say]:
     day, = draw.days()
@@ -156,7 +156,7 @@ def _time(draw: _Draw) -> Iterator[Say]:
 
 
 def _hours(skeleton: str, locale: Locale) -> str:
-    """Puts the hours that the language prefers where a skeleton has CLDR's 'j': 'Ejm' -> 'Ehm' or 'EHm'."""
+    """Replace CLDR's 'j' in a skeleton by the language's preferred hours: 'Ejm' -> 'Ehm' or 'EHm'."""
     return skeleton.replace('j', 'H' if 'H' in dates.get_time_format('short', locale).pattern else 'h')
 
 
@@ -180,7 +180,7 @@ def _datetime(draw: _Draw) -> Iterator[Say]:
 
 
 def _say_spans(spans: list[tuple[int, str]], width: str, directed: bool = False, *, locale: Locale) -> str:
-    """Says spans in exactly their units: an infinite threshold keeps 48 hours from becoming 2 days."""
+    """Write spans in exactly their units; an infinite threshold keeps 48 hours from becoming 2 days."""
     said = [dates.format_timedelta(count * SPANS[unit], unit, float('inf'), directed, width, locale)
             for count, unit in spans]
     return lists.format_list(said, locale=locale)
@@ -210,7 +210,7 @@ def _compact_number(draw: _Draw) -> Iterator[Say]:
     short, power = draw.number(999, decimals=1, low=1), draw.choice((3, 6, 9, 12))
     number = Decimal(int(short * 10 ** power))
     draw.values.append(number)  # 1.5 million is both a 1.5 and a 1500000
-    # A short thousand is not compact in every language: German CLDR has 1500 for 1.5K.
+    # Short forms of thousands do not exist in every language: German CLDR has 1500 for 1.5K.
     for width in ('long',) if power == 3 else ('long', 'short'):
         yield partial(numbers.format_compact_decimal, number, format_type=width, fraction_digits=1)
 
@@ -256,7 +256,7 @@ def _locale(draw: _Draw) -> Iterator[Say]:
     yield lambda locale: f'{locale.languages[language]} ({locale.territories[territory]})'
 
 
-KINDS: dict[str, tuple[Callable[[_Draw], Iterator[Say]], int]] = {  # with the number of training pairs
+KINDS: dict[str, tuple[Callable[[_Draw], Iterator[Say]], int]] = {  # function, and number of training pairs
     'date': (_date, 2000),
     'date_interval': (_date_interval, 1800),
     'month': (_month, 1000),
@@ -280,16 +280,16 @@ KINDS: dict[str, tuple[Callable[[_Draw], Iterator[Say]], int]] = {  # with the n
 
 
 def _clean(text: str) -> str:
-    """Plain spaces for U+00A0, U+202F and U+2009, and the rest as NFKC has it.
+    """Replace U+00A0, U+202F and U+2009 by plain spaces, and apply NFKC.
 
-    SentencePiece applies the same rule before it cuts a text, so a detokeniser can produce nothing else: a
-    reference that kept the other spaces could never be reached.
+    SentencePiece applies the same rule before it splits a text, so a detokeniser can produce nothing else: a reference
+    that kept the other spaces could never be matched.
     """
     return ' '.join(unicodedata.normalize('NFKC', text).split())
 
 
 def _lines(kind: str, split: str, locales: tuple[Locale, ...], seed: int, seen: set[str]) -> Iterator[str]:
-    """Yields the lines of one kind in one split; `seen` holds the source texts of every kind and split."""
+    """Yield the lines of one kind in one split; `seen` holds the source texts of every kind and split."""
     ways_to_say, count = KINDS[kind]
     left = count if split == 'train' else HELD_OUT
     draw = _Draw(f'{seed}/{split}/{kind}')
@@ -298,8 +298,8 @@ def _lines(kind: str, split: str, locales: tuple[Locale, ...], seed: int, seen: 
         ways = list(ways_to_say(draw))
         if any(split_of(value) != split for value in draw.values):
             continue
-        # Where two ways look alike, the first counts: 'May 5, 2024' is both a long and a medium date in
-        # English, but in German the two differ.
+        # If two ways look alike, the first counts: 'May 5, 2024' is both a long and a medium date in English, but in
+        # German the two differ.
         pairs: dict[str, str] = {}
         for say in ways:
             # Babel lacks some patterns that a language inherits in CLDR, such as a short German 'in 3 mo.'.
@@ -313,23 +313,23 @@ def _lines(kind: str, split: str, locales: tuple[Locale, ...], seed: int, seen: 
             left -= 1
             if not left:
                 return
-    raise UserError(f'{locales[0]} to {locales[1]}: too few pairs of {kind}, lower its count in KINDS')
+    raise UserError(f'{locales[0]} to {locales[1]}: too few pairs of {kind}. Lower its count in KINDS.')
 
 
 def write_cldr_pairs(folder: str, *, source: str = 'en', target: str = 'de', seed: int = 0) -> dict[str, str]:
-    """Writes a parallel corpus that is split by value, as three files of tab-separated lines.
+    """Write a parallel corpus, split by value, as three files of tab-separated lines.
 
     A line is `source text <tab> target text <tab> kind`, in UTF-8; there is no header. No source text occurs
     twice in the three files, so none has two translations. The same arguments give the same bytes.
 
     Args:
-      folder: where `train.tsv`, `validation.tsv` and `test.tsv` are written; made if it is missing.
+      folder: folder for `train.tsv`, `validation.tsv` and `test.tsv`; created if missing.
       source: the CLDR locale to translate from, such as 'en'.
       target: the CLDR locale to translate to, such as 'de' or 'pt_BR'.
-      seed: another seed draws other values; the split of a value does not depend on it.
+      seed: decides the drawn values; the split of a value does not depend on it.
 
     Returns:
-      The path of each file under the name of its split: 'train', 'validation' and 'test'.
+      The path of each file by split: 'train', 'validation' and 'test'.
 
     Raises:
       babel.UnknownLocaleError: Babel has no data for a locale.

@@ -1,8 +1,8 @@
-"""Shared source-target subwords (Vaswani et al. 5.1): learned, and used, whatever their kind.
+"""Subwords shared by source and target (Vaswani et al. 5.1): learning and using them, for all kinds.
 
-SentencePiece's BPE and unigram pieces, or Wu et al.'s word pieces (`wordpieces.py`). One model file serves three
-users: the Beam job (`encoder`, batched), the exported SavedModel (`Tokenizer`, in the graph), and the trainer, which
-needs only the ids below.
+Kinds are SentencePiece's BPE and unigram pieces, and Wu et al.'s word pieces (`wordpieces.py`). One model file serves
+three users: the Beam job (`encoder`, batched), the exported SavedModel (`Tokenizer`, in the graph), and the trainer,
+which needs only the ids below.
 """
 import dataclasses
 import functools
@@ -13,23 +13,22 @@ from typing import Literal
 from data_prep import UserError
 from data_prep.text.ids import BOS, EOS, PAD, UNK
 
-WORD = '▁'  # where one begins
+WORD = '▁'  # marks the start of a word
 
 
 @dataclasses.dataclass
 class Config:
     """How subwords are learned.
 
-    `subword_kind`: `bpe`, as the paper's for German; `unigram`; or `wordpiece`, as the paper's for French, whose
-    `normalization` is `nfkc` or `identity`.
-    `split_digits` makes every digit a token of its own, without which unseen numbers cannot be copied.
-    `normalization: identity` changes no text, but drops blanks at its beginning; with word pieces, whose words are what
-    lies between blanks, several of them become one.
-    `byte_fallback` spells characters outside the vocabulary by their UTF-8 bytes; without it they become UNK.
-    `character_coverage`: the fraction of the training text's characters that stay in the alphabet, the frequent ones.
-    `symbols`: words that are one piece each, wherever one begins with them: brackets, say, which are no text.
-    `subword_sample`: how many training pairs the subwords are learned from, chosen by a stable hash.
-    `subword_model`: a `subwords.model` to take instead, as fine-tuning needs: weights are of their own subwords.
+    `subword_kind`: `bpe`, the paper's for German; `unigram`; or `wordpiece`, the paper's for French, whose
+    `normalization` is `nfkc` or `identity`. `split_digits` makes every digit a token of its own; without it unseen
+    numbers cannot be copied. `normalization: identity` keeps text unchanged except for spaces at its beginning; with
+    word pieces, which split text at spaces, several spaces also become one. `byte_fallback` spells characters outside
+    the vocabulary by their UTF-8 bytes; without it they become UNK. `character_coverage`: the fraction of the training
+    text's characters, the most frequent ones, in the alphabet. `symbols`: words that are one piece each wherever a word
+    begins with them, such as brackets, which are not text. `subword_sample`: number of training pairs the subwords are
+    learned from, chosen by a stable hash. `subword_model`: path of a `subwords.model` to reuse; fine-tuning needs it,
+    since weights depend on their subwords.
     """
     vocab_size: int = 37000  # subwords to learn
     subword_kind: Literal['bpe', 'unigram', 'wordpiece'] = 'bpe'
@@ -51,11 +50,11 @@ class Config:
 
 
 def learn(lines: Iterable[str], config: Config) -> bytes:
-    """Learns a subword model.
+    """Learn a subword model.
 
     Args:
       lines: text of both languages.
-      config: `vocab_size` counts the four special pieces too, and is met exactly.
+      config: `vocab_size` includes the four special pieces and is met exactly.
 
     Returns:
       The serialized model, of SentencePiece or of word pieces.
@@ -68,7 +67,7 @@ def learn(lines: Iterable[str], config: Config) -> bytes:
     from data_prep.text import wordpieces
     bpe = dataclasses.replace(config, subword_kind='bpe', normalization='identity', byte_fallback=False)
     learned = _train(wordpieces.normalized(lines, config.normalization), bpe,
-                     hard_vocab_limit=not config.byte_fallback)  # with the 256 bytes, fewer need to be learned
+                     hard_vocab_limit=not config.byte_fallback)  # with the 256 bytes, fewer pieces need to be learned
     return wordpieces.serialize(pieces(learned), config.normalization, config.byte_fallback, config.vocab_size)
 
 
@@ -92,7 +91,7 @@ def _train(lines: Iterable[str], config: Config, **options) -> bytes:
 
 @functools.lru_cache(maxsize=2)
 def processor(model: bytes):
-    """The SentencePiece processor of a serialized model, kept between bundles of a worker.
+    """Return the SentencePiece processor of a serialized model, cached between bundles of a worker.
 
     Raises:
       UserError: the model holds word pieces.
@@ -101,13 +100,13 @@ def processor(model: bytes):
 
     from data_prep.text import wordpieces
     if wordpieces.is_model(model):
-        raise UserError('This needs subwords of SentencePiece, and the data set has word pieces; '
-                        'prepare it with data.subword_kind bpe or unigram.')
+        raise UserError('This needs subwords of SentencePiece, but the data set has word pieces. '
+                        'Prepare it with data.subword_kind bpe or unigram.')
     return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
 def pieces(model: bytes) -> list[str]:
-    """A model's pieces in order of their ids; `▁` marks the beginning of a word."""
+    """Return a model's pieces in order of their ids; `▁` marks the beginning of a word."""
     from data_prep.text import wordpieces
     if wordpieces.is_model(model):
         return wordpieces.pieces(model)
@@ -117,7 +116,7 @@ def pieces(model: bytes) -> list[str]:
 
 @functools.lru_cache(maxsize=2)
 def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
-    """The function from lines to ids, each row ending in EOS, kept between bundles of a worker; call it on many."""
+    """Return the function from lines to ids, each row ending in EOS, cached between bundles of a worker."""
     from data_prep.text import wordpieces
     if wordpieces.is_model(model):
         import tensorflow as tf
@@ -139,23 +138,25 @@ class Tokenizer:
 
     @property
     def resource(self):
-        """What a SavedModel must track to hold the subwords."""
+        """Object a SavedModel must track to contain the subwords."""
         return self._pieces
 
     def tokenize(self, text):
-        """[n] strings -> ragged [n, (length)] int32 ids, each row ending in EOS; an empty line is EOS alone."""
+        """Map [n] strings to ragged [n, (length)] int32 ids, each row ending in EOS; an empty line is only EOS."""
         return self._pieces.tokenize(text)
 
     def detokenize(self, ids):
-        """[n, length] int32 ids, ended by EOS or padded -> [n] strings."""
+        """Map [n, length] int32 ids, ended by EOS or padded, to [n] strings."""
         import tensorflow as tf
         ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
         kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD) & (ids != BOS))
         return self._pieces.detokenize(kept)
 
     def subwords(self, ids):
-        """[n, length] int32 ids, ended by EOS or padded -> the subwords as strings, a blank where a word begins; '' for
-        EOS and behind it."""
+        """Map [n, length] int32 ids, ended by EOS or padded, to subwords as strings.
+
+        A space marks the start of a word; EOS and everything after it is ''.
+        """
         import tensorflow as tf
 
         from data_prep.text import wordpieces
@@ -166,6 +167,6 @@ class Tokenizer:
         return tf.where((ids == PAD) | (ids == BOS) | (ids == EOS), '', found)
 
     def answer(self, text, ids):
-        """What a model says to [n] lines for which it found ids [n, length]: `text` [n], and possibly more."""
+        """Return a model's outputs for [n] lines and their predicted ids [n, length]: `text` [n], and possibly more."""
         del text
         return {'text': self.detokenize(ids)}

@@ -1,10 +1,10 @@
-"""Word pieces (Wu et al. 2016, section 4.1), reversible: a mark where a word begins, none where it ends or goes on.
+"""Reversible word pieces (Wu et al. 2016, section 4.1): a mark shows where a word begins.
 
-Words are what lies between blanks after normalisation; each is cut greedily, the longest piece first.
+Words are separated by spaces after normalisation; each is split greedily, longest piece first.
 
-The vocabulary is learned by SentencePiece's BPE, the algorithm Wu et al. liken theirs to, and not by tensorflow-text's
-own learner: that one takes counts from every prefix of a piece it does not keep (tensorflow/text issue 583), so it
-finds no common beginnings of words, and it does not meet a vocabulary size.
+The vocabulary is learned with SentencePiece's BPE, the algorithm to which Wu et al. compare theirs, and not with
+tensorflow-text's learner: that one subtracts counts from every prefix of a piece it does not keep (tensorflow/text
+issue 583), so it finds no common beginnings of words, and it does not meet a given vocabulary size.
 """
 import itertools
 import json
@@ -17,16 +17,16 @@ from data_prep.text.ids import EOS, UNK
 
 MARK = '▁'
 _SPECIAL = 4
-_BYTES = [f'<0x{i:02X}>' for i in range(256)]  # their names, SentencePiece's
-# In the ops, text is a string of bytes, each written as the character of its number (Latin-1). So an unknown character
-# falls apart into its bytes by itself, and the mark, which is no byte, cannot be taken for text.
-_NUL = '\u0100'  # stands for byte 0, at which the ops' tables would end
-_SUFFIX = '##'  # how FastWordpieceTokenizer tells a piece that does not begin a word; the text never sees it
+_BYTES = [f'<0x{i:02X}>' for i in range(256)]  # SentencePiece's names of bytes
+# In the ops, text is a string of bytes, each written as the character of its number (Latin-1). An unknown character
+# thus splits into its bytes by itself, and the mark, which is not a byte, cannot be confused with text.
+_NUL = '\u0100'  # replaces byte 0, which would end the ops' tables
+_SUFFIX = '##'  # FastWordpieceTokenizer's mark of a piece inside a word; it never appears in the text
 _BATCH = 10000
 
 
 def normalized(lines: Iterable[str], normalization: str) -> Iterator[str]:
-    """Lines as the vocabulary is learned from: normalised, with single blanks."""
+    """Yield lines as used for learning the vocabulary: normalised, with single spaces."""
     rest = iter(lines)
     while batch := list(itertools.islice(rest, _BATCH)):
         words = _words(tf.constant(batch), normalization)
@@ -35,7 +35,7 @@ def normalized(lines: Iterable[str], normalization: str) -> Iterator[str]:
 
 
 def _words(text: tf.Tensor, normalization: str) -> tf.RaggedTensor:
-    """[n] strings -> ragged [n, (words)]; bytes that are no UTF-8 become U+FFFD."""
+    """Split [n] strings into ragged [n, (words)]; invalid UTF-8 becomes U+FFFD."""
     text = tf.strings.unicode_transcode(text, 'UTF-8', 'UTF-8', errors='replace')
     if normalization == 'nfkc':
         import tensorflow_text
@@ -44,14 +44,14 @@ def _words(text: tf.Tensor, normalization: str) -> tf.RaggedTensor:
 
 
 def serialize(learned: list[str], normalization: str, byte_fallback: bool, vocab_size: int) -> bytes:
-    """A model of exactly `vocab_size` pieces.
+    """Return a model of exactly `vocab_size` pieces.
 
     Args:
       learned: pieces of a BPE model: the special ones, merges by rank, then single characters.
-      byte_fallback: the 256 bytes take the place of the single-byte characters and of the last merges.
+      byte_fallback: the 256 bytes replace the single-byte characters and the last merges.
 
     Raises:
-      UserError: bytes and characters alone are more than `vocab_size`, or all pieces are fewer.
+      UserError: bytes and characters alone exceed `vocab_size`, or all pieces are fewer.
     """
     found = learned
     if byte_fallback:
@@ -69,31 +69,31 @@ def serialize(learned: list[str], normalization: str, byte_fallback: bool, vocab
 
 
 def is_model(model: bytes) -> bool:
-    """Whether these are word pieces; SentencePiece's models are protocol buffers and never begin like this."""
+    """Return whether a model holds word pieces; SentencePiece's are protocol buffers and never begin like this."""
     return model.startswith(b'{')
 
 
 def pieces(model: bytes) -> list[str]:
-    """The pieces in order of their ids."""
+    """Return the pieces in order of their ids."""
     return _parsed(model)['pieces']
 
 
 def _parsed(model: bytes) -> dict:
-    """What `serialize` wrote.
+    """Parse what `serialize` wrote.
 
     Raises:
-      ValueError: it is something else.
+      ValueError: it is not a model of word pieces.
     """
     found = json.loads(model)
     known = found.get('pieces') if isinstance(found, dict) else None
     if not (isinstance(known, list) and len(known) > _SPECIAL and all(isinstance(piece, str) for piece in known)
             and found.get('normalization') in ('nfkc', 'identity') and isinstance(found.get('byte_fallback'), bool)):
-        raise ValueError('it begins like one of word pieces and goes on otherwise')
+        raise ValueError('it begins like a model of word pieces but does not continue like one')
     return found
 
 
 class WordPieces(tf.Module):
-    """A vocabulary at work, as TensorFlow ops; importing this needs tensorflow-text.
+    """Tokenizer of word pieces as TensorFlow ops; it needs tensorflow-text.
 
     Without byte fallback, an unknown character is UNK; with it, its UTF-8 bytes.
     """
@@ -107,7 +107,7 @@ class WordPieces(tf.Module):
         special, known = found['pieces'][:_SPECIAL], found['pieces'][first:]
         singles = [_SUFFIX + _latin(bytes([i])) for i in range(256)]
         table = special + (singles if found['byte_fallback'] else []) + [_entry(piece) for piece in known]
-        # Of an unknown character, the first byte becomes UNK and those that continue it nothing.
+        # The first byte of an unknown character becomes UNK, its other bytes nothing.
         taken = set(table)
         unknown = [i for i, single in enumerate(singles) if single not in taken]
         self._ids = tf.constant([*range(len(table)), *(-1 if 0x80 <= i < 0xC0 else UNK for i in unknown)])
@@ -118,7 +118,7 @@ class WordPieces(tf.Module):
                                    *(piece.replace(MARK, ' ').encode() for piece in known)])
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """[n] strings -> ragged [n, (length)] int32 ids, each row ending in EOS."""
+        """Map [n] strings to ragged [n, (length)] int32 ids, each row ending in EOS."""
         words = _words(text, self._normalization)
         latin = tf.strings.unicode_transcode(words.flat_values, 'ISO-8859-1', 'UTF-8')
         latin = MARK + tf.strings.regex_replace(latin, r'\x00', _NUL)
@@ -128,11 +128,11 @@ class WordPieces(tf.Module):
         return tf.concat([ids, tf.fill([ids.nrows(), 1], EOS)], 1)
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
-        """Ids of any shape -> what each stands for, a blank where a word begins."""
+        """Map ids of any shape to their texts; a space marks the start of a word."""
         return tf.gather(self._texts, ids)
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Ragged [n, (length)] int32 ids -> [n] strings; bytes that make no character become U+FFFD."""
+        """Map ragged [n, (length)] int32 ids to [n] strings; invalid UTF-8 becomes U+FFFD."""
         text = tf.strings.strip(tf.strings.reduce_join(tf.gather(self._texts, ids), axis=-1))
         return tf.strings.unicode_transcode(text, 'UTF-8', 'UTF-8', errors='replace')
 
@@ -142,5 +142,5 @@ def _latin(text: bytes) -> str:
 
 
 def _entry(piece: str) -> str:
-    """A piece as FastWordpieceTokenizer's table holds it."""
+    """Return a piece in the form of FastWordpieceTokenizer's table."""
     return MARK + _latin(piece[1:].encode()) if piece.startswith(MARK) else _SUFFIX + _latin(piece.encode())

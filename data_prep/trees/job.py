@@ -1,7 +1,7 @@
-"""Treebanks -> TFRecords, one tf.Example a tree: the Beam job of `text/job.py` over files of trees.
+"""Beam job of treebanks: the job of `text/job.py` over files of trees, one tf.Example per tree.
 
-What is another is what a source is, where its records begin, and what they say; blocks, subwords, shards, duplicates,
-dead letters and the commit are those of text.
+Only sources, record boundaries and parsing differ; blocks, subwords, shards, duplicates, dead letters and the commit
+are those of text.
 """
 import os
 
@@ -16,7 +16,7 @@ from data_prep.trees.tree_files import EXTRA, Block, Source
 
 
 def run(config: Config, folder: str, argv: list[str]) -> dict:
-    """Prepares a treebank.
+    """Prepare a treebank.
 
     Args:
       config: files and settings.
@@ -27,8 +27,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-      UserError: a source is missing, damaged or without trees; a split is empty; or more records than
-        `max_dead_letters` were no trees. No manifest is written then.
+        UserError: a source is missing, damaged or without trees; a split is empty; or more records than
+          `max_dead_letters` allows are not trees. No manifest is written then.
     """
     tree_files.look_for(sources(config, folder))
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:
@@ -37,19 +37,19 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
 
 
 def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
-    """The job's graph; looks at no file."""
+    """Build the job's graph without accessing files."""
     text_job.build(pipeline, config, folder, TREES)
 
 
 def sources(config: Config, folder: str) -> list[Source]:
-    """What is read, in the order of the configuration."""
+    """Return the sources, in the order of the configuration."""
     del folder
     return [Source(split, os.path.join(config.folder, path)) for split in (*SPLITS, EXTRA)
             for path in getattr(config, split)]
 
 
 def scan(number: int, source: Source, scratch: str, config: Config):
-    """A source's blocks, by split and shard. A treebank's files are small, so a shard holds many."""
+    """Yield a source's blocks, by split and shard. A treebank's files are small, so a shard holds many."""
     for block in tree_files.scan(source, scratch, config):
         yield (block.split, f'{number:03d}-{block.first // config.trees_per_shard:05d}'), block
 
@@ -59,7 +59,7 @@ def read(block: Block, config: Config):
 
 
 def properties(config: Config) -> dict:
-    """What the manifest says of the trees."""
+    """Return the manifest's properties of the trees."""
     return {'tags': config.tags}
 
 

@@ -1,8 +1,8 @@
-"""Treebanks as files: where the trees of folders, archives and plain files begin and end.
+"""Find the trees in folders, archives and plain files.
 
-A tree is one or several lines whose brackets balance. A bracket at the very beginning of a line begins another tree, so
-one that lacks a bracket costs itself and no more. Used by a Beam job, but without Beam: every stage asks which files
-there are. Paths are anything TensorFlow opens.
+A tree is one or several lines whose brackets balance. A bracket at the very beginning of a line starts another tree, so
+a missing bracket affects only its own tree. Used by a Beam job, but without Beam, because every stage needs the list of
+files. Paths may be on any file system TensorFlow opens.
 """
 import fnmatch
 import os
@@ -18,12 +18,12 @@ from data_prep.trees import trees
 
 ENDINGS = ('.mrg', '.parse', '.prd', '.psd', '.ptb', '.tree', '.trees')  # and the same with .gz
 EXTRA = 'extra'
-_LONGEST = 1 << 20  # bytes of a tree
+_LONGEST = 1 << 20  # most bytes of a tree
 _KINDS = ((10, 'up to 10 words'), (20, '11 to 20 words'), (40, '21 to 40 words'))
 
 
 class Source(NamedTuple):
-    """What a user listed for a split (or as `extra`): a file, folder, glob or archive, or what is inside one."""
+    """A path listed for a split (or as `extra`): a file, folder, glob or archive, or a path inside one."""
     split: str
     path: str
 
@@ -32,11 +32,11 @@ class Block(NamedTuple):
     """The trees of one split among `length` bytes of a plain file.
 
     Attributes:
-      split: of them all those that are split off for it, `records` many.
-      file: as the user knows it.
-      path, offset, length: where its bytes are.
-      line: that they begin at, counted from 1; `start`: their offset in the file itself.
-      first: how many trees of the source come before.
+      split: the block stands for the `records` trees assigned to this split.
+      file: its name for the user.
+      path, offset, length: location of its bytes.
+      line: number of its first line, counted from 1; `start`: offset of the bytes in the file itself.
+      first: number of the source's trees before it.
     """
     split: str
     listed: str
@@ -66,7 +66,7 @@ def is_treebank(name: str) -> bool:
 
 
 def real(path: str) -> list[str]:
-    """What stands for a listed path on disk: files and folders, none if there is nothing."""
+    """Return the files and folders on disk for a listed path; empty if there are none."""
     path, _ = archives.split(path)
     if is_glob(path) and not tf.io.gfile.exists(path):
         return sorted(tf.io.gfile.glob(path))
@@ -74,7 +74,7 @@ def real(path: str) -> list[str]:
 
 
 def outermost(path: str) -> list[str]:
-    """The files of trees and the archives a listed path stands for; itself, if there is nothing."""
+    """Return the tree files and archives for a listed path; the path itself if there are none."""
     found = list[str]()
     for outer in real(path):
         is_folder = os.path.isdir(outer)
@@ -83,14 +83,14 @@ def outermost(path: str) -> list[str]:
 
 
 def above(path: str) -> str:
-    """What holds all a listed path may stand for, without looking: an archive, or the folder a pattern begins in."""
+    """Return the archive, or the folder a pattern begins in, that holds a listed path, without accessing it."""
     parts = archives.split(path)[0].split('/')
     fixed = next((n for n, part in enumerate(parts) if is_glob(part)), len(parts))
     return '/'.join(parts[:fixed])
 
 
 def look_for(sources: Iterable[Source]) -> None:
-    """Raises `UserError` for the first source that is not there."""
+    """Raise `UserError` for the first missing source."""
     for source in sources:
         if not real(source.path):
             missing = archives.split(source.path)[0]
@@ -98,14 +98,14 @@ def look_for(sources: Iterable[Source]) -> None:
 
 
 def scan(source: Source, scratch: str, config) -> Iterator[Block]:
-    """Cuts a source into blocks, reading it once.
+    """Cut a source into blocks, reading it once.
 
     Args:
-      scratch: an empty folder for what must be unpacked.
+      scratch: an empty folder for unpacked files.
       config: `treebank.Config`.
 
     Raises:
-      UserError: nothing in it is a treebank, or an archive or .gz is damaged.
+      UserError: it holds no treebank, or an archive or .gz is damaged.
     """
     first, found = 0, False
     for file in _files(source, scratch):
@@ -123,7 +123,7 @@ def scan(source: Source, scratch: str, config) -> Iterator[Block]:
             yield from _blocks(source, file, runs, counts, first)
             first += len(runs)
     if not found:
-        raise UserError(f'data.{source.split}: {source.path} holds no file of trees; name one, or files that end in '
+        raise UserError(f'data.{source.split}: {source.path} holds no file of trees. Name one, or files that end in '
                         f'{", ".join(ENDINGS)}.')
 
 
@@ -136,7 +136,7 @@ def _blocks(source: Source, file: _File, runs: list[tuple[int, int, int]], count
 
 
 def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...], str | None]]:
-    """The records of a block, as `text_files.Record` has them: words, linear tree and kind, or why it is no tree."""
+    """Yield the records of a block as in `text_files.Record`: words, linear tree and kind, or the reason of failure."""
     source = Source(block.listed, '')
     with files.open_file(block.path) as stream:
         for line, offset, text, size in _runs(stream, block.offset, block.length):
@@ -147,35 +147,35 @@ def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...],
 
 def _understood(text: bytes, size: int, config) -> tuple[tuple[str, ...], str | None]:
     if size > _LONGEST:
-        return (), f'{size:,} bytes in one tree, which may have {_LONGEST:,}'
+        return (), f'{size:,} bytes in one tree, but at most {_LONGEST:,} are allowed'
     try:
         found = trees.parse(text.decode('utf-8').removeprefix('\ufeff'))
         if len(found) != 1:
-            raise trees.Malformed(f'{len(found)} trees on one line, where one is read')
+            raise trees.Malformed(f'{len(found)} trees on one line, but only one is allowed')
         words, linear = trees.linear(trees.clean(found[0], config.tags, config.function_tags))
     except UnicodeDecodeError as error:
         return (), f'not UTF-8: byte 0x{text[error.start]:02x} at position {error.start}'
     except trees.Malformed as error:
-        return (), f'no tree: {error}'
+        return (), f'not a tree: {error}'
     return (words, linear, kind(words.count(' ') + 1)), None
 
 
 def kind(words: int) -> str:
-    """The slice a sentence of so many words belongs to."""
+    """Return the slice of a sentence with this many words."""
     return next((name for most, name in _KINDS if words <= most), 'over 40 words')
 
 
 def _split(source: Source, config, file: str, line: int) -> str:
-    """Whose a tree is: its source's, or the split it is split off for."""
+    """Return a tree's split: its source's, or one split off from training."""
     if source.split == EXTRA:
         return 'train'
-    name = file.rsplit('/', 1)[-1].removesuffix('.gz')  # the same wherever the treebank lies, and however
+    name = file.rsplit('/', 1)[-1].removesuffix('.gz')  # independent of the treebank's location and compression
     what = name if config.split_by == 'file' else f'{name}:{line}'
     return splits.split_of(config, source.split, splits.order(what)[0])
 
 
 def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, int, bytes, int]]:
-    """(line, offset from the beginning, text, bytes) of every run of lines whose brackets balance."""
+    """Yield (line, offset from the beginning, text, bytes) of every run of lines whose brackets balance."""
     stream.seek(offset)
     number = place = depth = size = 0
     begun, held, ended = (0, 0), list[bytes](), True
@@ -183,7 +183,7 @@ def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, in
         line = stream.readline(_LONGEST if length < 0 else min(_LONGEST, length - place))
         if not line:
             break
-        starts, ended = ended, line.endswith(b'\n')  # one longer than any tree is read in parts
+        starts, ended = ended, line.endswith(b'\n')  # an overlong line is read in parts
         if held and starts and line.startswith(b'('):
             yield *begun, b''.join(held), size
             depth, size, held = 0, 0, []
@@ -203,7 +203,7 @@ def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, in
 
 
 def _files(source: Source, scratch: str) -> Iterator[_File]:
-    """Every file of trees that a source stands for, as it can be seeked."""
+    """Yield every tree file of a source, seekable."""
     for number, (name, found) in enumerate(_listed(source, scratch)):
         if found.reason:
             raise UserError(f'data.{source.split}: {name} cannot be read: it is {found.reason}.')
@@ -219,7 +219,7 @@ def _files(source: Source, scratch: str) -> Iterator[_File]:
 
 
 class _Range:
-    """The next `length` bytes of a stream, or all of them if that is -1, as a file to be read once."""
+    """The next `length` bytes of a stream (-1: all of them) as a file that is read once."""
 
     def __init__(self, stream: IO[bytes], length: int):
         self._stream, self._left = stream, length
@@ -236,11 +236,11 @@ class _Range:
 
 
 def _listed(source: Source, scratch: str) -> Iterator[tuple[str, readers.Found]]:
-    """(name, where it is) of every file of trees."""
+    """Yield (name, location) of every tree file."""
     _, inside = archives.split(source.path)
     for number, outer in enumerate(real(source.path)):
         if archives.is_archive(outer) and not tf.io.gfile.isdir(outer):
-            own = os.path.join(scratch, f'archive-{number}')  # where each is unpacked
+            own = os.path.join(scratch, f'archive-{number}')  # folder of each unpacked archive
             tf.io.gfile.makedirs(own)
             for found in readers.walk(readers.Source(source.split, 0, outer, outer, '', ''), own):
                 if _wanted(found.name, inside):
@@ -254,7 +254,7 @@ def _listed(source: Source, scratch: str) -> Iterator[tuple[str, readers.Found]]
 
 
 def _wanted(name: str, inside: str) -> bool:
-    """Whether a file of an archive is asked for: by its own name, by a pattern of names, or by a folder of it."""
+    """Return whether an archive's file was requested: by its name, by a pattern of names, or by a folder."""
     within = inside.strip('/')
     if name == within or (is_glob(within) and fnmatch.fnmatch(name, within)):
         return True

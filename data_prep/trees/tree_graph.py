@@ -1,17 +1,17 @@
-"""From the linear form of a tree back to brackets, as TensorFlow operations: what an exported parser ends with.
+"""Convert linear forms back to bracketed trees, as TensorFlow operations; the last step of an exported parser.
 
-A model may say anything. What is well formed comes back as the tree it was; anything else is made a tree of exactly the
-sentence's words, by these rules, in this order:
+A model may output anything. Well-formed output becomes the tree it encodes; any other output is repaired to a tree over
+exactly the sentence's words, by these rules, in this order:
 
-1. The text that does not begin by opening a bracket is put into (S.
-2. The first bracket is the sentence's. It closes at the end and not before, so what comes after stays inside.
-3. A closing bracket closes the nearest open one of its label, and what was opened inside that with it. One that finds
-   none is left out.
-4. Tags take the words one by one. Where they are not as many, words are dealt out to them evenly, in order: of those
-   that fall to one tag the first takes it and the others are XX beside it, and a tag none falls to is left out. (Of a
-   small model that rarely counted right, F1 was 23.8 by this, and 19.9 with words beyond the last tag at the end.)
-   Where there is no tag, all words are XX at the end of the sentence's bracket.
-5. A bracket left without words goes.
+1. Text that does not begin with an opening bracket is put into (S. 2. The first bracket is the sentence's. It closes
+only at the end, so everything after it stays inside. 3. A closing bracket closes the nearest open bracket of its label,
+and all brackets opened inside that. If there is none,
+   it is dropped.
+4. Tags take the words in order. If their numbers differ, words are distributed evenly over the tags, in order: of the
+   words that fall to one tag the first takes it, the others become XX beside it, and a tag without a word is dropped.
+   (For a small model that rarely counted right, F1 was 23.8 with this rule, and 19.9 with surplus words at the end.)
+   Without any tag, all words become XX at the end of the sentence's bracket.
+5. A bracket left without words is dropped.
 """
 import tensorflow as tf
 
@@ -20,24 +20,24 @@ from data_prep.trees.trees import ANY_TAG
 
 
 class Parser(subwords.Tokenizer):
-    """Subwords of sentences and linear trees; what it answers are trees in brackets."""
+    """Subwords of sentences and linear trees; outputs bracketed trees."""
 
     def answer(self, text, ids):
-        """[n] sentences and the [n, length] ids found for them -> `text` [n], trees, and `well_formed` [n]."""
+        """Return `text` [n], trees, and `well_formed` [n], for [n] sentences and their predicted ids [n, length]."""
         trees, well_formed = delinearise(text, self.detokenize(ids))
         return {'text': trees, 'well_formed': well_formed}
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.string)], autograph=False)
 def delinearise(sentences: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Trees in brackets, as `trees.Tree` writes them.
+    """Convert linear forms to bracketed trees, in the format of `trees.Tree`.
 
     Args:
-      sentences: [n] strings, words and blanks between them. Brackets in them become -LRB- and -RRB-.
+      sentences: [n] strings, words separated by spaces. Brackets in them become -LRB- and -RRB-.
       texts: [n] strings, the linear forms.
 
     Returns:
-      [n] strings, empty where there is no word; and [n] whether nothing had to be made up or left out.
+      [n] strings, empty for a sentence without words; and [n] whether no repair was needed.
     """
     words = tf.strings.split(sentences)
     words = words.with_flat_values(_escaped(words.flat_values))
@@ -64,16 +64,16 @@ def delinearise(sentences: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
 
 def _leaves(words: tf.RaggedTensor, tags: tf.Tensor, label: tf.Tensor):
-    """Deals words out to tags.
+    """Distribute words over tags.
 
     Returns:
-      [n, T] the words at each tag, tagged; [n, T] how many they are; and [n] the words of sentences without a tag.
+        [n, T] the words at each tag, tagged; [n, T] their number; and [n] the words of sentences without a tag.
     """
     n, T = tf.unstack(tf.shape(tags))
     many, m = tf.cast(words.row_lengths(), tf.int32)[:, None], tf.reduce_sum(tf.cast(tags, tf.int32), 1)[:, None]
     dense = tf.concat([words.to_tensor(''), tf.fill([n, 1], '')], 1)  # [n, W], W at least 1
     j = tf.range(tf.shape(dense)[1])[None]
-    owner = tf.where(j < many, (2 * j + 1) * m // tf.maximum(2 * many, 1), 0)  # which tag; j itself if m is n
+    owner = tf.where(j < many, (2 * j + 1) * m // tf.maximum(2 * many, 1), 0)  # number of the tag; j itself if m is n
     where = tf.where(tags)  # [tags, 2], row and place
     places = tf.RaggedTensor.from_value_rowids(tf.cast(where[:, 1], tf.int32), where[:, 0], tf.cast(n, tf.int64))
     places = tf.pad(places.to_tensor(0), [[0, 0], [0, 1]])
@@ -94,9 +94,9 @@ def _escaped(words):
 
 
 def _tokens(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """[n] strings -> [n, T], the first of each row an opening bracket, filled up with empty ones; and whether it was.
+    """Split [n] strings into [n, T] tokens, padded; return also whether the first was an opening bracket.
 
-    A bracket inside a token, as in `(NP)X`, has no meaning there and is taken out.
+    If it was not, one is inserted. A bracket inside a token, as in `(NP)X`, has no meaning there and is removed.
     """
     found = tf.strings.split(texts)
     flat = found.flat_values
@@ -112,27 +112,27 @@ def _tokens(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _kinds(tokens: tf.Tensor):
-    """[n, T] each: opening brackets, closing ones, and tags; one without label is none of them."""
+    """Return masks [n, T] of opening brackets, closing brackets and tags; brackets without a label are in none."""
     first, long = tf.strings.substr(tokens, 0, 1), tf.strings.length(tokens) > 1
     opens, closes = (first == '(') & long, (first == ')') & long
     return opens, closes, (tokens != '') & (first != '(') & (first != ')')
 
 
 def _ends(opens, closes, used, label):
-    """Where every opening bracket closes.
+    """Return where every opening bracket closes.
 
     Args:
-      opens, closes, used: [n, T], whether a token is an opening or a closing bracket, or anything.
-      label: [n, T], what brackets are labelled.
+      opens, closes, used: [n, T], whether a token is an opening bracket, a closing bracket, or not empty.
+      label: [n, T], labels of the brackets.
 
     Returns:
-      [n, T] places: T for one that nothing closes, T + 1 for the sentence's; and [n] whether each closing bracket had
-      the innermost open one of its label to close, the last of them the sentence's.
+      [n, T] positions: T for a bracket that nothing closes, T + 1 for the sentence's; and [n] whether every closing
+      bracket matched the innermost open one, and the last of them closed the sentence's.
     """
     n, T = tf.unstack(tf.shape(label))
     rows = tf.range(n)
     levels = tf.range(tf.reduce_max(tf.reduce_sum(tf.cast(opens, tf.int32), 1)))[None]  # [1, D]
-    label = tf.reshape(tf.unique(tf.reshape(label, [-1])).idx, [n, T])  # numbers, which are compared faster
+    label = tf.reshape(tf.unique(tf.reshape(label, [-1])).idx, [n, T])  # numbers compare faster
 
     def step(t, stack, depth, ends, intact, closed):
         own, opening, closing = label[:, t], opens[:, t], closes[:, t]
@@ -158,7 +158,7 @@ def _ends(opens, closes, used, label):
 
 
 def _brackets(counts: tf.Tensor) -> tf.Tensor:
-    """Numbers [...] -> so many closing brackets."""
+    """Map numbers [...] to strings of that many closing brackets."""
     most = tf.range(tf.maximum(tf.reduce_max(counts), 0) + 1)
-    texts = tf.strings.reduce_join(tf.where(most[:, None] > most, ')', ''), axis=-1)  # so many for 0, 1, …
+    texts = tf.strings.reduce_join(tf.where(most[:, None] > most, ')', ''), axis=-1)  # strings of 0, 1, … brackets
     return tf.gather(texts, counts)

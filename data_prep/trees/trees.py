@@ -1,33 +1,33 @@
-"""Constituency trees: Penn Treebank brackets, what a parser is to find of them, and their linear form.
+"""Constituency trees: Penn Treebank brackets, cleaning for training, and their linear form.
 
 The linear form is that of 'Grammar as a Foreign Language' (Vinyals et al. 2015), which section 6.3 of 'Attention Is All
-You Need' follows: the tree depth first, closing brackets typed, the words left out.
+You Need' follows: the tree depth first, with typed closing brackets and without words.
 
     (S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))
     (S (NP XX )NP (VP XX (NP XX XX )NP )VP . )S
 
-Vinyals et al. made every part-of-speech tag XX, since the score does not look at tags, and gained a point of F1 by it;
-tensor2tensor kept them. Here all become XX but those of punctuation, which the score does look at: it takes such words
-out. `keep` leaves them all. `tree_graph.py` is the way back.
+Vinyals et al. replaced every part-of-speech tag by XX, since the score ignores tags, and gained one point of F1;
+tensor2tensor kept them. Here all become XX except those of punctuation, which the score uses: it removes such words.
+`keep` keeps them all. `tree_graph.py` is the inverse.
 """
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-PUNCTUATION = frozenset([',', ':', '``', "''", '.'])  # what evalb's COLLINS.prm deletes
+PUNCTUATION = frozenset([',', ':', '``', "''", '.'])  # tags evalb's COLLINS.prm deletes
 TRACE = '-NONE-'
 ANY_TAG = 'XX'
-ROOTS = ('', 'TOP', 'ROOT', 'S1')  # brackets around a sentence that say nothing of it
+ROOTS = ('', 'TOP', 'ROOT', 'S1')  # brackets around a sentence without information
 ROOT = 'TOP'
-# Penn Treebank II's labels (Bies et al. 1995), whose brackets are worth a subword each.
+# Penn Treebank II's labels (Bies et al. 1995), each of whose brackets is one subword.
 LABELS = ('ADJP', 'ADVP', 'CONJP', 'FRAG', 'INTJ', 'LST', 'NAC', 'NP', 'NX', 'PP', 'PRN', 'PRT', 'QP', 'RRC', 'S',
           'SBAR', 'SBARQ', 'SINV', 'SQ', 'TOP', 'UCP', 'VP', 'WHADJP', 'WHADVP', 'WHNP', 'WHPP', 'X')
 _TOKEN = re.compile(r'[()]|[^()\s]+', re.ASCII)
-_DEEPEST = 200  # nested brackets in a file; of 3,401 sentences of the Wall Street Journal the deepest has 30
+_DEEPEST = 200  # deepest nesting in a file; the deepest of 3,401 sentences of the Wall Street Journal has 30
 
 
 class Malformed(ValueError):
-    """Text that is no tree; says why."""
+    """Text that is not a tree; the message says why."""
 
 
 class Tree(NamedTuple):
@@ -46,9 +46,9 @@ class Tree(NamedTuple):
         return ''.join(pieces)[1:]
 
     def walk(self) -> Iterator[tuple[Literal['open', 'word', 'close'], 'Tree']]:
-        """Visits every phrase before and after its parts, and every word, in the order of the text.
+        """Visit every phrase before and after its parts, and every word, in the order of the text.
 
-        It does not recurse: an answer may be nested deeper than Python's 1,000 calls.
+        Not recursive, because an output may be nested deeper than Python's 1,000 calls.
         """
         waiting: list[tuple[Literal['open', 'word', 'close'], Tree]] = [('open', self)]
         while waiting:
@@ -62,19 +62,19 @@ class Tree(NamedTuple):
                 waiting += [('open', each) for each in reversed(part.parts)]
 
     def leaves(self) -> Iterator['Tree']:
-        """Tagged words, in order."""
+        """Return the tagged words, in order."""
         return (part for what, part in self.walk() if what == 'word')
 
 
 def parse(text: str, deepest: float = _DEEPEST) -> list[Tree]:
-    """Returns the trees of a bracketed text, as they stand.
+    """Parse the trees of a bracketed text, unchanged.
 
     Raises:
-      Malformed: brackets that do not balance or are nested more than `deepest` levels, words that have no tag or stand
-        outside, nothing in a bracket.
+      Malformed: brackets do not balance or are nested more than `deepest` levels, words have no tag or stand outside,
+        or a bracket is empty.
     """
     found: list[Tree] = []
-    levels: list[list] = []  # of every open bracket its parts so far: words, or trees
+    levels: list[list] = []  # parts so far of every open bracket: words, or trees
     labels: list[str] = []
     tokens = _TOKEN.findall(text)
     for place, token in enumerate(tokens):
@@ -83,14 +83,14 @@ def parse(text: str, deepest: float = _DEEPEST) -> list[Tree]:
             labels.append('' if follows in ('(', ')') else follows)
             levels.append([])
             if len(levels) > deepest:
-                raise Malformed(f'over {deepest} brackets in each other')
+                raise Malformed(f'over {deepest} nested brackets')
         elif token == ')':
             if not levels:
-                raise Malformed('a bracket is closed that was not opened')
+                raise Malformed('a closing bracket without an opening one')
             tree = _tree(labels.pop(), levels.pop())
             (levels[-1] if levels else found).append(tree)
         elif not levels:
-            raise Malformed(f'{token[:40]!r} is outside of brackets')
+            raise Malformed(f'{token[:40]!r} is outside of all brackets')
         elif tokens[place - 1] != '(':
             levels[-1].append(token)
     if levels:
@@ -101,27 +101,27 @@ def parse(text: str, deepest: float = _DEEPEST) -> list[Tree]:
 def _tree(label: str, parts: list) -> Tree:
     words = [part for part in parts if isinstance(part, str)]
     if not parts:
-        raise Malformed(f'nothing in a bracket{f" {label[:40]!r}" if label else ""}')
+        raise Malformed(f'an empty bracket{f" {label[:40]!r}" if label else ""}')
     if words and (len(parts) > 1 or not label):
         raise Malformed(f'{words[0][:40]!r} has no tag of its own')
     return Tree(label, word=words[0]) if words else Tree(label, tuple(parts))
 
 
 def clean(tree: Tree, tags: Literal['XX', 'keep'] = 'XX', function_tags: bool = False) -> Tree:
-    """What a parser is to find, by the rules every parser of the Wall Street Journal is judged by.
+    """Clean a tree for training, by the usual rules for parsers of the Wall Street Journal.
 
-    Traces go, and phrases of nothing but traces; `NP-SBJ` and `NP=2` become NP; a bracket around the whole sentence
-    that says nothing goes, if it holds one phrase.
+    Traces are removed, and phrases of nothing but traces; `NP-SBJ` and `NP=2` become NP; an uninformative bracket
+    around the whole sentence is removed if it holds one phrase.
 
     Raises:
-      Malformed: no word is left, or a phrase inside has no label.
+      Malformed: no word is left, or an inner phrase has no label.
     """
     left = _without_traces(tree, tags, function_tags)
     if left is None:
-        raise Malformed('no word in it')
+        raise Malformed('it has no words')
     while left.label in ROOTS and len(left.parts) == 1 and not left.parts[0].word:
         [left] = left.parts
-    if left.word or left.label in ROOTS:  # several sentences, or one word alone: there is no phrase to take for it
+    if left.word or left.label in ROOTS:  # several sentences, or a single word: no phrase can replace it
         left = Tree(ROOT, (left,) if left.word else left.parts)
     if any(not label for part in left.parts for label in _labels(part)):
         raise Malformed('a bracket without label')
@@ -137,7 +137,7 @@ def _without_traces(tree: Tree, tags: str, function_tags: bool) -> Tree | None:
 
 
 def category(label: str) -> str:
-    """`NP-SBJ-1` -> `NP`; what begins with a hyphen, as `-LRB-`, stays."""
+    """Reduce `NP-SBJ-1` to `NP`; labels that begin with a hyphen, such as `-LRB-`, stay."""
     return re.split('(?<=.)[-=]', label, maxsplit=1)[0] if not label.startswith('-') else label
 
 
@@ -148,7 +148,7 @@ def _labels(tree: Tree) -> Iterator[str]:
 
 
 def linear(tree: Tree) -> tuple[str, str]:
-    """A clean tree -> its words, and its linear form."""
+    """Return a clean tree's words, and its linear form."""
     return ' '.join(leaf.word for leaf in tree.leaves()), ' '.join(_linear(tree))
 
 
@@ -163,10 +163,10 @@ def _linear(tree: Tree) -> Iterator[str]:
 
 
 def right_branching(tree: Tree) -> Tree:
-    """What a parser would say of a tree's words that knows English to branch to the right, and nothing else.
+    """Return the right-branching baseline's tree for a tree's words.
 
-    Every word begins a phrase that goes on to the end, but for the last mark of punctuation, which stays outside. The
-    whole is S, all others are VP, the commonest label of phrases that end with the sentence.
+    Every word begins a phrase that extends to the end, except for final punctuation, which stays outside. The whole is
+    S, all other phrases are VP, the most frequent label of phrases that end with the sentence.
     """
     words = list(tree.leaves())
     outside = [words.pop()] if len(words) > 1 and words[-1].label in PUNCTUATION else []

@@ -1,1 +1,1 @@
-"""What more than one paper is built of."""
+"""Parts shared by several papers: layers, losses, optimizers, initializers, rematerialisation."""

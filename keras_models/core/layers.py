@@ -1,4 +1,4 @@
-"""Layers more than one paper uses."""
+"""Layers used by several papers."""
 import math
 import zlib
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from tensorflow import keras
 
 
 class Dropout(keras.layers.Layer):
-    """Dropout (Srivastava et al. 2014) whose draw is a pure function of the seed it is given and of its name.
+    """Dropout (Srivastava et al. 2014) whose mask is a pure function of its seed and its name.
 
-    Keras's own keeps a generator that no checkpoint holds, so a resumed run would draw other masks. Here the trainer
-    passes a pair (seed, step and replica); the layer's name tells its draw from the others'. The masks are the same
-    whether XLA compiles or not.
+    Keras's own dropout keeps a generator that checkpoints do not hold, so a resumed run would draw other masks. Here
+    the trainer passes a seed (of seed, step and replica), and the layer's name distinguishes its draws. Masks are the
+    same with and without XLA.
 
     Args:
-      rate: the fraction of units set to zero, in steps of 2^-16; the others are divided by `1 - rate`.
+      rate: fraction of units set to zero, in steps of 2^-16; the others are divided by `1 - rate`.
     """
 
     def __init__(self, rate: float, name: str):
@@ -25,11 +25,11 @@ class Dropout(keras.layers.Layer):
         self._site = zlib.crc32(name.encode()) & 0x7FFFFFFF
 
     def call(self, x, seed, training=None):
-        """x: any shape; seed: int32 [2]. Returns x where not training."""
+        """Drop units of x, of any shape, by seed, int32 [2]; returns x unchanged when not training."""
         if not training or not self.rate:
             return x
-        # A word gives four draws of 16 bits. Floats, and a selection by them, took 1.5 times as long on a CPU (1.8
-        # against 1.3 ms for 3,500 x 512); and XLA draws other floats than the graph does, but the same words.
+        # Each word gives four 16-bit draws. Random floats and a selection by them took 1.5 times as long on a CPU (1.8
+        # instead of 1.3 ms for 3,500 x 512), and XLA draws other floats than the graph does, but the same words.
         n, dropped = tf.size(x), round(self.rate * 2 ** 16)
         words = tf.random.stateless_uniform([(n + 3) // 4], seed + [self._site, 0], None, None, tf.uint64,
                                             alg='philox')
@@ -38,43 +38,43 @@ class Dropout(keras.layers.Layer):
 
 
 def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
-    """Every net's variables under readable keys, so that checkpoints do not depend on the order of layers.
+    """Return every net's variables under readable keys, so that checkpoints do not depend on the order of layers.
 
-    What is exported tracks these and not the nets: of a Keras model TensorFlow saves every layer as a function of its
-    own, too, which took 25 of 60 seconds for VITON-HD, and which nobody asks.
+    An exported module tracks these instead of the nets: for a Keras model TensorFlow also saves every layer as a
+    separate function, which took 25 of 60 seconds for VITON-HD, and which nothing calls.
     """
     return {net: {variable.name.split(':')[0].replace('/', ':'): variable for variable in model.variables}
             for net, model in nets.items()}
 
 
 def count_params(net) -> int:
-    """How many there are in the variables of a net, learned or not."""
+    """Return the number of parameters of a net, trainable or not."""
     return sum(variable.shape.num_elements() for variable in net.variables)
 
 
 def seed_input():
-    """The model input that carries a step's dropout seed: int32 [2], no batch axis."""
+    """Return the model input for a step's dropout seed: int32 [2], without a batch axis."""
     return keras.Input(batch_size=2, shape=(), dtype=tf.int32, name='seed')
 
 
 def local_response_normalization(a):
-    """Krizhevsky et al. 2012, 3.3: b^i = a^i / (k + alpha * sum of (a^j)^2 over the n maps around i)^beta.
+    """Normalise as Krizhevsky et al. 2012, 3.3: b^i = a^i / (k + alpha * sum of (a^j)^2 over the n maps around i)^beta.
 
     With the paper's k = 2, n = 5, alpha = 1e-4, beta = 0.75. (Caffe divides alpha by n; the paper does not.)
 
     [B, H, W, C] -> the same.
     """
-    # In float32, as there is no kernel for bfloat16.
+    # In float32, because there is no kernel for bfloat16.
     return tf.cast(tf.nn.local_response_normalization(tf.cast(a, tf.float32), 5 // 2, 2.0, 1e-4, 0.75), a.dtype)
 
 
 def even(channels: int, width: float) -> int:
-    """`channels` times `width`, as the nearest even number: AlexNet halves them."""
+    """Return `channels` times `width`, rounded to an even number, because AlexNet halves it."""
     return max(2, 2 * round(channels * width / 2))
 
 
 class Cost(NamedTuple):
-    """What a layer is and costs: its output's side and channels, parameters, multiply-adds of a forward image."""
+    """Size and cost of a layer: its output's side and channels, parameters, multiply-adds per image."""
     name: str
     side: int
     channels: int
@@ -83,7 +83,7 @@ class Cost(NamedTuple):
 
 
 def convolution_cost(name: str, size: int, maps: int, kernels: int, side: int) -> Cost:
-    """`kernels` of size x size x `maps` at side x side places."""
+    """Return the cost of `kernels` of size x size x `maps` at side x side positions."""
     weights = size ** 2 * maps * kernels
     return Cost(name, side, kernels, weights + kernels, weights * side ** 2)
 
@@ -94,7 +94,7 @@ def dense_cost(name: str, inputs: int, units: int) -> Cost:
 
 def three_dense(units: int, classes: int, rate: float, weights: Callable[[], keras.initializers.Initializer],
                 bias: float = 0.0, activation: str = 'relu') -> list[keras.layers.Layer]:
-    """The end AlexNet and VGG share: fc6, fc7 with ReLU and dropout, and fc8, whose outputs are the logits."""
+    """Return the last layers of AlexNet and VGG: fc6 and fc7 with ReLU and dropout, and fc8, which gives the logits."""
     made = []
     for name in ('fc6', 'fc7'):
         made += [keras.layers.Dense(units, activation, kernel_initializer=weights(),
@@ -104,7 +104,7 @@ def three_dense(units: int, classes: int, rate: float, weights: Callable[[], ker
 
 
 def three_dense_logits(layers: dict[str, keras.layers.Layer], config, maps, seed=None, training: bool | None = False):
-    """Maps of a crop [B, side, side, C] -> logits [B, classes]. Nothing is dropped without a seed."""
+    """Map a crop's maps [B, side, side, C] to logits [B, classes]; without a seed nothing is dropped."""
     del config
     x = tf.reshape(maps, [-1, math.prod(maps.shape[1:])])
     for name in ('fc6', 'fc7'):
@@ -115,10 +115,10 @@ def three_dense_logits(layers: dict[str, keras.layers.Layer], config, maps, seed
 
 
 def three_dense_activations(layers: dict[str, keras.layers.Layer], config, maps):
-    """Maps of any size [B, h, w, C] -> what fc7 gives at every place, [B, h - side + 1, w - side + 1, units].
+    """Map [B, h, w, C] of any size to fc7's outputs at every position, [B, h - side + 1, w - side + 1, units].
 
-    Simonyan & Zisserman 2015, 3.2: fc6 becomes a convolution over the side x side places it saw in training,
-    computed as the matrix product it is: on a CPU in 0.1 to 0.4 of the time of `conv2d`.
+    Simonyan & Zisserman 2015, 3.2: fc6 becomes a convolution over the side x side positions it saw in training. It is
+    computed as a matrix product, which takes 0.1 to 0.4 of the time of `conv2d` on a CPU.
     """
     del config
     side = math.isqrt(layers['fc6'].kernel.shape[0] // maps.shape[-1])
@@ -127,5 +127,5 @@ def three_dense_activations(layers: dict[str, keras.layers.Layer], config, maps)
 
 
 def three_dense_score_map(layers: dict[str, keras.layers.Layer], config, maps):
-    """Maps of any size [B, h, w, C] -> logits at every place, [B, h - side + 1, w - side + 1, classes]."""
+    """Map [B, h, w, C] of any size to logits at every position, [B, h - side + 1, w - side + 1, classes]."""
     return layers['fc8'](three_dense_activations(layers, config, maps))

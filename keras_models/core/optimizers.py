@@ -1,4 +1,4 @@
-"""Schedules and update rules the papers use."""
+"""Learning rate schedules and update rules of the papers."""
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ UNDECAYED = ('bias', 'a')
 
 
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """Vaswani et al. eq. (3): `factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)`.
+    """Schedule of Vaswani et al. eq. (3): `factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)`.
 
-    `step` is the optimizer's count of finished updates, so the paper's step_num is `step + 1`.
+    `step` counts the optimizer's finished updates, so the paper's step_num is `step + 1`.
     """
 
     def __init__(self, d_model: int, warmup_steps: int, factor: float = 1.0):
@@ -30,8 +30,10 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class Cosine(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises in a straight line to `rate` over the share `warmup` of `steps`, then falls as half a cosine, to zero after
-    the last (Loshchilov & Hutter 2017, without restarts): a schedule that ends with the run, however short that is."""
+    """A linear rise to `rate` over the share `warmup` of `steps`, then half a cosine to zero.
+
+    It reaches zero after the last step (Loshchilov & Hutter 2017, without restarts), however short the run is.
+    """
 
     def __init__(self, rate: float, steps: int, warmup: float = 0.0):
         self.rate, self.steps, self.warmup = rate, steps, warmup
@@ -47,24 +49,27 @@ class Cosine(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def check(config: Any) -> None:
-    """Checks the keys of `Cosine` and clipping.
+    """Check the keys of `Cosine` and of clipping.
 
     Raises:
-      ValueError
+      ValueError: a value is out of range.
     """
     if not 0 <= config.warmup < 1:
-        raise ValueError(f'warmup is a share of the steps, from 0 to below 1; it is {config.warmup}')
+        raise ValueError(f'warmup must be a share of the steps, from 0 to below 1; it is {config.warmup}')
 
 
 @dataclasses.dataclass
 class Descent:
-    """Keys the image papers' configurations share: stochastic gradient descent with momentum and weight decay, its rate
-    divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations without `monitor`
-    falling by `min_delta`; the papers judged it by eye, so these three are ours. The five keys after those are not the
-    papers' and change nothing by default; `preset: own_data` sets them to what small data sets learn by."""
-    learning_rate: float = 0.01  # at the beginning
-    momentum: float = 0.9  # of gradient descent
-    weight_decay: float = 5e-4  # decay of weights, within the velocity
+    """Keys shared by the image papers: gradient descent with momentum, weight decay and a rate that drops on plateaus.
+
+    The rate is divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations in
+    which `monitor` does not fall by `min_delta`; the papers judged plateaus by eye, so these three are ours. The five
+    keys after those are not the papers' and change nothing by default; `preset: own_data` sets them for small data
+    sets.
+    """
+    learning_rate: float = 0.01  # initial learning rate
+    momentum: float = 0.9  # momentum of gradient descent
+    weight_decay: float = 5e-4  # weight decay, within the velocity
     factor: float = 10.0
     max_drops: int = 3
     monitor: Literal['top1_error', 'top5_error', 'loss'] = 'top1_error'
@@ -73,20 +78,20 @@ class Descent:
     schedule: Literal['plateau', 'cosine'] = 'plateau'  # cosine: rises, then falls to zero at the end of the run
     warmup: float = 0.0  # share of the steps in which the rate of `cosine` rises
     steps: int | None = None  # updates that `cosine` spans; empty: train.steps
-    clip_norm: float = 0.0  # largest global norm of the gradients, longer ones are scaled down; 0: none is
-    label_smoothing: float = 0.0  # share of the target that is spread over all classes (Szegedy et al. 2015, 7)
+    clip_norm: float = 0.0  # largest global norm of the gradients; 0 disables clipping
+    label_smoothing: float = 0.0  # share of the target spread over all classes (Szegedy et al. 2015, 7)
 
     def __post_init__(self):
         check(self)
 
 
-# What `preset: own_data` changes of the image papers' rules. Of levels up to 255 at the papers' rates, 200 photographs
-# of two classes made the loss NaN within ten steps, and no plateau comes within a few hundred steps.
+# Changes of `preset: own_data` to the image papers' rules. With levels up to 255 and the papers' rates, 200 photographs
+# of two classes made the loss NaN within ten steps, and a few hundred steps are too short for a plateau.
 OWN_DATA = {'schedule': 'cosine', 'warmup': 0.1, 'clip_norm': 1.0, 'label_smoothing': 0.1}
 
 
 def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
-    """The optimizer those keys describe. `spared`: layers whose weights do not decay either."""
+    """Return the optimizer for these keys; `spared` names further layers without weight decay."""
     c = config
     if c.schedule == 'cosine':
         assert c.steps is not None
@@ -97,16 +102,16 @@ def descent(config: Descent, spared: Sequence[str] = ()) -> 'Momentum':
 
 
 class Plateau(keras.optimizers.schedules.LearningRateSchedule):
-    """Krizhevsky et al. 2012, section 5: the rate is divided by `factor` when the validation error stops improving.
+    """Krizhevsky et al. 2012, section 5: divide the rate by `factor` when validation stops improving.
 
     Attributes:
-      state: a tf.Module with all it remembers as variables (`rate`, the `best` value seen, the validations `waited`
-        since then, how often it has `dropped`), for a checkpoint to hold.
+        state: a tf.Module that holds its state as variables (`rate`, the `best` value, the validations `waited` since
+          then, the number of times it has `dropped`), for checkpoints.
 
     Args:
-      monitor: the name of a validation result that is better when lower.
-      patience: drop after so many validations in a row with no value below the best one less `min_delta`.
-      max_drops: how often at most.
+        monitor: name of a validation result that is better when lower.
+        patience: drop after this many consecutive validations without a value below the best one less `min_delta`.
+        max_drops: most drops.
     """
 
     def __init__(self, rate: float, monitor: str, factor: float = 10.0, max_drops: int = 3, patience: int = 1,
@@ -124,13 +129,13 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
         return tf.identity(self.state.rate)
 
     def after_validation(self, results: dict[str, float]) -> None:
-        """Takes the results of a validation, name -> value.
+        """Update the schedule with the results of a validation, name -> value.
 
         Raises:
-          ModelError: the watched one is not among them.
+          ModelError: the monitored one is missing.
         """
         if self.monitor not in results:
-            raise ModelError(f'model.monitor is {self.monitor!r}, and a validation gives {", ".join(sorted(results))}')
+            raise ModelError(f'model.monitor is {self.monitor!r}; choose one of {", ".join(sorted(results))}')
         state, value = self.state, results[self.monitor]
         if value < state.best.numpy() - self.min_delta:
             state.best.assign(value)
@@ -148,7 +153,7 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class Adam(keras.optimizers.Adam):
-    """Keras's Adam, the update of a variable in one kernel in place of a dozen."""
+    """Keras's Adam with each variable updated by one kernel instead of a dozen."""
 
     def update_step(self, gradient, variable):
         index, step = self._index_dict[self._var_key(variable)], tf.cast(self.iterations + 1, variable.dtype)
@@ -162,14 +167,14 @@ class Adam(keras.optimizers.Adam):
 class Momentum(keras.optimizers.SGD):
     """Krizhevsky et al. 2012, section 5: v := momentum v - decay * rate * w - rate * gradient; w := w + v.
 
-    Keras's SGD has the rule but for the decay; Keras's own `weight_decay` would stay outside the velocity.
+    Keras's SGD has the same rule without decay; Keras's own `weight_decay` would stay outside the velocity.
 
     Attributes:
-      schedule: the `Plateau`, if the rate is one.
+      schedule: the `Plateau`, if the rate follows one.
 
     Args:
-      undecayed: decay leaves alone the variables named so: biases, and the slopes `a` of PReLU (He et al. 2015, 2.1).
-      clip_norm: the largest global norm of the gradients, without decay; 0 leaves them as they are.
+        undecayed: names of variables without decay: biases, and PReLU's slopes `a` (He et al. 2015, 2.1).
+        clip_norm: largest global norm of the gradients, without decay; 0 disables clipping.
     """
 
     def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,
@@ -180,10 +185,10 @@ class Momentum(keras.optimizers.SGD):
             self.schedule = learning_rate
 
     def update_step(self, gradient, variable):
-        # A replica's variable is conv1/bias/replica_1:0.
+        # A replica's variable is named conv1/bias/replica_1:0.
         if not self.undecayed.intersection(variable.name.split(':')[0].split('/')):
             gradient = gradient + tf.cast(self.decay, gradient.dtype) * variable
-        # In one kernel, where Keras takes six.
+        # One kernel instead of Keras's six.
         velocity = self.momentums[self._index_dict[self._var_key(variable)]]
         tf.raw_ops.ResourceApplyKerasMomentum(
             var=variable.handle, accum=velocity.handle, lr=tf.cast(self.learning_rate, variable.dtype), grad=gradient,

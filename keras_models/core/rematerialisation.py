@@ -1,8 +1,8 @@
-"""Rematerialisation: a net that keeps little of its forward pass and computes the rest again for the backward pass.
+"""Rematerialisation: keep little of the forward pass and recompute the rest during the backward pass.
 
-Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost": the net is cut into segments, only what passes from
-one to a later one is kept, and a segment's activations come back when its gradients are due. Where to cut is read from
-the functional graph, so no model says anything of it.
+Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost": the net is cut into segments; only values passed from
+one segment to a later one are kept, and a segment's activations are recomputed when its gradients are needed. The cuts
+are derived from the functional graph, so models need no annotations.
 """
 import contextlib
 import contextvars
@@ -14,21 +14,21 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-_UNKNOWN = 64  # stands for the length of an axis that only a batch knows; how many rows it has scales all alike
-_LIMITS = 32  # sizes of the largest segment that are tried
-_repeating = contextvars.ContextVar('repeating', default=False)  # replicas are threads, and each has its own
+_UNKNOWN = 64  # assumed length of axes known only with a batch; the number of rows scales all sizes alike
+_LIMITS = 32  # sizes of the largest segment tried
+_repeating = contextvars.ContextVar('repeating', default=False)  # one value per replica, since replicas are threads
 
 
 class Step(NamedTuple):
     """An operation of a functional graph.
 
     Attributes:
-      layer: what computes it.
-      takes, makes: its KerasTensors; the net's own inputs are among the first.
-      size: how many numbers it makes.
-      held: how many a backward pass wants of it, about: a layer of layers makes as much in each.
-      last: the number of the last step that takes one of them; the number of all steps for the net's outputs.
-      repeatable: whether it may be called again; batch normalisation would update its averages twice.
+        layer: the layer that computes it.
+        takes, makes: its KerasTensors; the net's own inputs are among the first.
+        size: numbers in its output.
+        held: approximate numbers a backward pass needs from it: a nested layer outputs this much in each of its layers.
+        last: number of the last step that uses its output; the number of all steps for the net's outputs.
+        repeatable: whether it may be called again; batch normalisation would update its averages twice.
     """
     layer: keras.layers.Layer
     takes: list
@@ -40,13 +40,13 @@ class Step(NamedTuple):
 
 
 class Rematerialised:
-    """Calls a functional net in segments. Values and gradients are those of the net itself.
+    """Run a functional net in segments; values and gradients equal the net's own.
 
-    The last segment is kept whole, since its gradients come first; so is batch normalisation, whose averages a second
+    The last segment is kept whole, since its gradients come first. So is batch normalisation, whose averages a second
     call would update twice.
 
     Args:
-      net: as `build` of a model module makes it.
+      net: as returned by a model module's `build`.
     """
 
     def __init__(self, net: keras.Model):
@@ -62,7 +62,7 @@ class Rematerialised:
             self._segments.append((takes, gives, keras.Model(takes, gives), again))
 
     def __call__(self, inputs, training: bool):
-        """As the net itself: a list of its inputs in order, or a dict by name."""
+        """Call it like the net itself, with a list of inputs or a dict by name."""
         net = self._net
         values = [inputs[name] for name in net.input_names] if isinstance(inputs, dict) else tf.nest.flatten(inputs)
         known = {id(tensor): value for tensor, value in zip(net.inputs, values)}
@@ -73,14 +73,16 @@ class Rematerialised:
 
 
 def repeating() -> bool:
-    """Whether what is being called was called before in this step: power iterations then stay where they are."""
+    """Return whether the current call repeats one of this step, so that power iterations must not advance."""
     return _repeating.get()
 
 
 @contextlib.contextmanager
 def repeat(again: bool):
-    """If `again`, what is called in here was called before in this step: for other rows, or for the values and not yet
-    for the gradients."""
+    """Mark calls in this context as repetitions within a step, if `again`.
+
+    They are for other rows of the batch, or compute values before they compute gradients.
+    """
     before = _repeating.set(again or _repeating.get())
     try:
         yield
@@ -89,7 +91,7 @@ def repeat(again: bool):
 
 
 def _call(segment: keras.Model, values: list, training: bool, again: bool) -> list:
-    """Outputs of a segment; if `again`, they are all that is kept of it."""
+    """Return a segment's outputs; if `again`, nothing else of it is kept."""
     outputs, calls = segment.outputs, 0
     learned, given = ([n for n, each in enumerate(some) if each.dtype.is_floating] for some in (values, outputs))
 
@@ -102,17 +104,17 @@ def _call(segment: keras.Model, values: list, training: bool, again: bool) -> li
     def run(*some):
         nonlocal calls
         known, calls = dict(enumerate(values)) | dict(zip(learned, some)), calls + 1
-        found = call([known[n] for n in range(len(values))], repeated=calls > 1)  # forward, then for the gradients
+        found = call([known[n] for n in range(len(values))], repeated=calls > 1)  # once forward, once for the gradients
         return tuple(found[n] for n in given)
     found = dict(zip(given, tf.recompute_grad(run)(*(values[n] for n in learned))))
-    if len(given) < len(outputs):  # masks, positions and shapes; what computes the rest here is pruned from the graph
+    if len(given) < len(outputs):  # masks, positions and shapes; the graph drops the operations of the others
         found = dict(enumerate(call(values, repeated=True))) | found
     return [found[n] for n in range(len(outputs))]
 
 
 def graph(net: keras.Model) -> list[Step]:
-    """The operations of a functional net in the order Keras runs them."""
-    depths = net._nodes_by_depth  # noqa: SLF001 (Keras has no public name for it)
+    """Return the operations of a functional net in the order Keras runs them."""
+    depths = net._nodes_by_depth  # noqa: SLF001 (Keras has no public access)
     nodes = [node for depth in sorted(depths, reverse=True) for node in depths[depth] if not node.is_input]
     last = {id(tensor): n for n, node in enumerate(nodes) for tensor in node.keras_inputs}
     last |= {id(tensor): len(nodes) for tensor in net.outputs}
@@ -127,7 +129,7 @@ def graph(net: keras.Model) -> list[Step]:
 
 
 def cuts(steps: list[Step]) -> list[int]:
-    """Before which steps to cut, so that what is kept and the largest segment together are smallest."""
+    """Return the steps to cut before, minimising the kept values plus the largest segment."""
     found = []
     for limit in np.geomspace(max(step.held for step in steps), sum(step.held for step in steps), _LIMITS):
         kept, bounds = _kept(steps, limit)
@@ -137,12 +139,12 @@ def cuts(steps: list[Step]) -> list[int]:
 
 
 def pieces(steps: list[Step], bounds: list[int]) -> list[tuple[int, int]]:
-    """Where each segment starts and stops."""
+    """Return where each segment starts and stops."""
     return list(itertools.pairwise([0, *bounds, len(steps)]))
 
 
 def _kept(steps: list[Step], limit: float) -> tuple[float, list[int]]:
-    """The least that must be kept if no segment holds more than `limit`, and where to cut for it."""
+    """Return the fewest values to keep if no segment holds more than `limit`, and the cuts for it."""
     best: list[tuple[float, list[int]]] = [(0, [])]  # up to each step
     for stop in range(1, len(steps) + 1):
         options, held, kept = [], 0, 0
@@ -153,7 +155,7 @@ def _kept(steps: list[Step], limit: float) -> tuple[float, list[int]]:
                 break
             if not step.repeatable:
                 kept += step.held
-            elif step.last >= stop:  # what leaves a segment is kept once
+            elif step.last >= stop:  # a value that leaves a segment is kept once
                 kept += step.size
             before, bounds = best[start]
             options.append((before + kept, len(bounds), start))

@@ -1,13 +1,13 @@
-"""Resizing of images as PyTorch does it, for networks trained there."""
+"""Resize images as PyTorch does, for networks trained there."""
 import numpy as np
 import tensorflow as tf
 
 
 def bilinear(picture, height: int, width: int):
-    """[B, h, w, C] -> [B, height, width, C], h and w at least 2; as torch's `interpolate`, not aligning corners: a
-    smaller picture is not smoothed before.
+    """Resize [B, h, w, C] to [B, height, width, C], h and w at least 2, like torch's `interpolate` with bilinear mode.
 
-    `tf.image.resize` takes 0.7 of the time, but compiled by XLA it gives other pixels at three times the size.
+    Corners are not aligned, and a reduced image is not smoothed first. `tf.image.resize` takes 0.7 of the time, but
+    compiled by XLA it gives other pixels at three times the size.
     """
     for axis, n in (1, height), (2, width):
         size = picture.shape[axis]
@@ -20,9 +20,11 @@ def bilinear(picture, height: int, width: int):
 
 
 def nearest(picture, height: int, width: int):
-    """[B, h, w, C] -> [B, height, width, C]; as torch's `interpolate`: pixel i is that at i * h / height, rounded
-    down. (TensorFlow's own takes the one nearest the centre.)"""
+    """Resize [B, h, w, C] to [B, height, width, C] like torch's `interpolate`: pixel floor(i * h / height) for i.
+
+    (TensorFlow's own takes the pixel nearest the centre.)
+    """
     for axis, n in (1, height), (2, width):
-        step = np.float32(picture.shape[axis]) / np.float32(n)  # torch's digits too: they decide at whole numbers
+        step = np.float32(picture.shape[axis]) / np.float32(n)  # torch's precision, which matters at whole numbers
         picture = tf.gather(picture, (np.arange(n, dtype=np.float32) * step).astype(np.int32), axis=axis)
     return picture

@@ -1,1 +1,1 @@
-"""Networks as other engines take them."""
+"""Networks in the formats of other engines."""

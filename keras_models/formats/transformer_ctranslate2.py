@@ -1,4 +1,4 @@
-"""A trained Transformer as CTranslate2, an inference engine for CPUs, takes it (github.com/OpenNMT/CTranslate2)."""
+"""Convert a trained Transformer for CTranslate2, an inference engine for CPUs (github.com/OpenNMT/CTranslate2)."""
 import json
 import os
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from keras_models.transformer import BOS, EOS, PAD, Config, Stacks
 
 
 def specification(nets: dict[str, keras.Model], config: Config, pieces: Sequence[str], unknown: int, length: int):
-    """The engine's own description of a Transformer, holding our weights in float32.
+    """Return the engine's specification of a Transformer, with our weights in float32.
 
-    Its heads have one size for queries, keys and values: the smaller of d_k and d_v is filled up with zeros, which
-    leave every product as it is. Its own sinusoids start at position 1, sines before cosines, so ours are written out.
+    The engine has one head size for queries, keys and values: the smaller of d_k and d_v is padded with zeros, which
+    change no product. Its own sinusoids start at position 1, with sines before cosines, so ours are written out.
 
     Args:
-      nets: as `transformer.build` makes them, trained.
-      pieces: the vocabulary; a larger `config.vocab_size` is filled up with names nobody writes.
-      unknown: the id of the piece that stands for all others.
-      length: how many positions to write; the engine refuses a longer input or output.
+      nets: as returned by `transformer.build`, trained.
+      pieces: the vocabulary; a larger `config.vocab_size` is padded with unused names.
+      unknown: id of the unknown piece.
+      length: number of positions to write; the engine refuses longer inputs and outputs.
 
     Returns:
       A `ctranslate2.specs.TransformerSpec`, ready for `validate`, `optimize` and `save`.
@@ -59,7 +59,7 @@ def specification(nets: dict[str, keras.Model], config: Config, pieces: Sequence
 
 
 class _Weights:
-    """Writes our layers, by name, into the engine's."""
+    """Copy our layers, by name, into the engine's."""
 
     def __init__(self, nets: dict[str, keras.Model], head_dim: int, scale: float):
         self.layers = {layer.name: layer for layer in nets['transformer'].layers}
@@ -72,7 +72,7 @@ class _Weights:
         spec.gamma, spec.beta = _array(self.layers[name].gamma), _array(self.layers[name].beta)
 
     def attention(self, spec, name: str) -> None:
-        """Self-attention has queries, keys and values in one matrix; source attention its queries apart."""
+        """Copy an attention; self-attention joins queries, keys and values, source attention only keys and values."""
         q, k, v = (self._heads(f'{name}/{projection}', 2) for projection in ('W_Q', 'W_K', 'W_V'))
         joined = [(q, k, v)] if len(spec.linear) == 2 else [(q,), (k, v)]
         for linear, matrices in zip(spec.linear, joined):
@@ -83,7 +83,7 @@ class _Weights:
         self.norm(spec.layer_norm, f'{name}/norm')
 
     def _heads(self, name: str, axis: int) -> np.ndarray:
-        """A projection's kernel with zeros at the end of each head, up to `head_dim`."""
+        """Return a projection's kernel with zeros at the end of each head, up to `head_dim`."""
         kernel = _array(self.layers[name].kernel)
         more = self.head_dim - kernel.shape[axis]
         return np.pad(kernel, [(0, more if i == axis else 0) for i in range(kernel.ndim)])
@@ -94,7 +94,7 @@ def _array(tensor) -> np.ndarray:
 
 
 def save(specification, folder: str) -> None:
-    """Writes a specification as the engine loads it: model.bin, config.json and the vocabulary."""
+    """Write a specification in the engine's format: model.bin, config.json and the vocabulary."""
     specification.validate()
     specification.optimize()
     specification.save(folder)
@@ -102,10 +102,10 @@ def save(specification, folder: str) -> None:
 
 def difference(folder: str, nets: dict[str, keras.Model], source: Sequence[Sequence[int]],
                target: Sequence[Sequence[int]]) -> float:
-    """How far the engine's log probability of any token of `target`, given `source` and those before, is from ours.
+    """Return the largest difference between the engine's log probability of a token of `target` and ours.
 
     Args:
-      folder: what `save` wrote.
+      folder: written by `save`.
       source, target: sentences as ids, each ending in EOS.
     """
     import ctranslate2

@@ -1,1 +1,1 @@
-"""What image nets share beyond training: serving and scoring."""
+"""Image nets after training: inference, serving, scoring, bounding boxes and deep features."""

@@ -1,4 +1,4 @@
-"""How good a localisation model is: ILSVRC's measures, beside what constant boxes would have got."""
+"""Score localisation models with ILSVRC's measures, beside a baseline of constant boxes."""
 import numpy as np
 import tensorflow as tf
 
@@ -9,21 +9,21 @@ from keras_models.image.serving import predict
 from keras_models.localisation import CORRECT, Config
 
 PROTOCOLS = {
-    'box_error_constant': 'box_error of the one centred box, of {sizes} sizes, that does best on these very pictures',
-    'mean_iou_constant': 'mean_iou of the one that does best in that',
-    'class_error': 'fraction of pictures whose class is not among the five most probable',
+    'box_error_constant': 'box_error of the best centred box of {sizes} sizes, chosen on these images',
+    'mean_iou_constant': 'mean_iou of the centred box that is best in it',
+    'class_error': 'fraction of images whose class is not among the five most probable',
     'mean_iou': 'intersection over union of the box of the central crop for the right class and the nearest true one',
-    'box_error': 'fraction of pictures where that is not above 0.5: Simonyan & Zisserman\'s first procedure, table 8',
-    'localisation_error': 'fraction of pictures that no answer of five has the class of, with a box that has more than '
+    'box_error': 'fraction of images where that is not above 0.5: Simonyan & Zisserman\'s first procedure, table 8',
+    'localisation_error': 'fraction of images for which no prediction of five has the class and a box with more than '
                           '0.5 in common with a true one: ILSVRC\'s, by the second procedure, table 9'}
-SIZES = np.linspace(0.05, 1, 20)  # of constant boxes
+SIZES = np.linspace(0.05, 1, 20)  # sides of constant boxes
 
 
 class Scorer:
-    """Compares boxes. See `keras_models.viton.judge.Scorer` for what a judge is.
+    """Scorer of bounding boxes; see `keras_models.protocol.Scorer`.
 
     Args:
-      networks: none is asked.
+      networks: must be empty.
       config: the model's.
 
     Raises:
@@ -35,23 +35,24 @@ class Scorer:
     def __init__(self, networks: dict[str, str], config: Config | None = None):
         del config
         if networks:
-            raise ModelError(f'evaluate.networks.{min(networks)}: no metric of boxes asks networks; leave it out.')
+            raise ModelError(f'evaluate.networks.{min(networks)}: no metric of boxes uses networks. Leave it out.')
         self.names, self.missing = tuple(PROTOCOLS), dict[str, str]()
-        self.pictures: list[dict[str, bytes]] = []  # none: those of others are not for a report
+        self.pictures: list[dict[str, bytes]] = []  # none: other people's photographs do not belong in a report
         self._true: list[np.ndarray] = []
         self._seen = 0
 
     def __call__(self, model, inputs: list[bytes], rows: list[dict]) -> list[dict]:
-        """Asks a model about pictures and compares.
+        """Run a model on images and compare its boxes.
 
         Args:
-          model: what `tf.saved_model.load` gives for an exported `Localiser`.
-          inputs: encoded pictures.
-          rows: of each its class id, `target`, and its true `boxes`, four numbers each, one after another.
+          model: as loaded by `tf.saved_model.load` from an exported `Localiser`.
+          inputs: encoded images.
+          rows: for each, its class id, `target`, and its true `boxes`, four numbers each, concatenated.
 
         Returns:
-          A dict a picture: the metrics but `CORPUS`, not a number each without a true box; or an `error`, saying why a
-          picture cannot be decoded.
+          A dict per image: the metrics except `CORPUS`, NaN without a true box; or an `error` that says why an image
+            cannot
+          be decoded.
         """
         answers = predict(model, inputs, self.BATCH)
         if any(answer['error'] for answer in answers):
@@ -77,7 +78,7 @@ class Scorer:
                 'localisation_error': float(not any(right))}
 
     def corpus(self) -> dict[str, float]:
-        """What constant boxes would have got; not a number without true ones."""
+        """Return the score of the best constant box, a baseline; NaN without ground truth."""
         if not self._true:
             return dict.fromkeys(self.CORPUS, float('nan'))
         true, starts = np.concatenate(self._true), np.cumsum([0, *map(len, self._true)])[:-1]
@@ -87,16 +88,16 @@ class Scorer:
                 'mean_iou_constant': float(common.mean(1).max())}
 
     def slices(self) -> list[dict]:
-        """None: pictures are sliced by what the data set says of them."""
+        """Return no slices: images are sliced by features of the data set."""
         return []
 
     def protocol(self) -> dict[str, str]:
-        """How each metric was computed, in words."""
-        count = f'{len(self._true)} of {self._seen} pictures have boxes'
+        """Describe how each metric was computed."""
+        count = f'{len(self._true)} of {self._seen} images have boxes'
         return {name: f'{PROTOCOLS[name].format(sizes=len(SIZES) ** 2)}; {count}' for name in self.names}
 
 
 def centred(sides: np.ndarray) -> np.ndarray:
-    """Boxes in the middle of a picture, of every width and height."""
+    """Return boxes in the middle of an image, of every width and height."""
     half = np.stack(np.meshgrid(sides, sides), -1).reshape(-1, 2) / 2
     return np.concatenate([0.5 - half, 0.5 + half], 1).astype(np.float32)

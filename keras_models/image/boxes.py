@@ -1,7 +1,7 @@
-"""Boxes around things: what two have in common, and how many predictions become few (Sermanet et al. 2014, 'OverFeat').
+"""Bounding boxes: overlap, and merging of predictions (Sermanet et al. 2014, 'OverFeat').
 
-A box is its corners, [..., 4]: left, upper, right and lower end, in fractions of a picture or of a part of one. What a
-net predicts is a vector, [..., 4]: centre from the left and from above, width and height (Simonyan & Zisserman A.1).
+A box is its corners, [..., 4]: left, upper, right and lower end, in fractions of an image or a part of it. A net
+predicts a vector, [..., 4]: centre from the left and from above, width and height (Simonyan & Zisserman A.1).
 """
 import tensorflow as tf
 
@@ -9,20 +9,22 @@ _FAR = float('inf')
 
 
 def corners(vector: tf.Tensor) -> tf.Tensor:
-    """Centre, width and height -> corners."""
+    """Convert centre, width and height to corners."""
     centre, half = vector[..., :2], vector[..., 2:] / 2
     return tf.concat([centre - half, centre + half], -1)
 
 
 def within(box: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
-    """A box in fractions of a part of a picture -> in those of the picture, of which `part` [..., 4] is that part."""
+    """Convert a box from fractions of a part, `part` [..., 4], of an image to fractions of the image."""
     start, size = part[..., :2], part[..., 2:] - part[..., :2]
     return tf.concat([start + box[..., :2] * size, start + box[..., 2:] * size], -1)
 
 
 def iou(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Intersection over union, [...]; one of the boxes may lack axes of the other's. What ends before it begins is
-    empty, and has nothing in common with anything."""
+    """Return intersection over union, [...]; boxes are broadcast.
+
+    A box that ends before it begins is empty and overlaps nothing.
+    """
     both = _area(tf.concat([tf.maximum(a[..., :2], b[..., :2]), tf.minimum(a[..., 2:], b[..., 2:])], -1))
     return tf.math.divide_no_nan(both, _area(a) + _area(b) - both)
 
@@ -32,12 +34,12 @@ def _area(box: tf.Tensor) -> tf.Tensor:
 
 
 def match_score(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """How far two boxes are from being one, [...]: 0 if they are equal.
+    """Return the mismatch of two boxes, [...]: 0 if they are equal.
 
-    'The sum of the distance between centers of the two bounding boxes and the intersection area of the boxes' (Sermanet
-    et al.), the least of which is merged first. As it stands, boxes with nothing in common would be the better match,
-    and lengths would be added to areas. So here it is the part of their union that they do not share, and the distance
-    in widths and heights, each the mean of both boxes': neither depends on the size of things.
+    Sermanet et al. merge the pair with the least 'sum of the distance between centers of the two bounding boxes and the
+    intersection area of the boxes'. Taken literally, disjoint boxes would match better, and lengths would be added to
+    areas. So this adds the share of their union that they do not have in common to their distance in widths and
+    heights, each the mean of both boxes'; neither term depends on the boxes' size.
     """
     size = tf.abs(a[..., 2:] - a[..., :2] + b[..., 2:] - b[..., :2]) / 2
     apart = tf.math.divide_no_nan((a[..., 2:] + a[..., :2] - b[..., 2:] - b[..., :2]) / 2, size)
@@ -45,18 +47,19 @@ def match_score(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def merge(box: tf.Tensor, score: tf.Tensor, t: float) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Greedy merging (Sermanet et al., 'Combining predictions'), of the predictions for each of k classes by itself.
+    """Merge predictions greedily (Sermanet et al., 'Combining predictions'), separately for each of k classes.
 
-    While any two are closer than `t`, the closest become their mean, each counted as often as predictions were merged
-    into it; and class scores add up.
+    While any two boxes are closer than `t`, the closest two become their mean, weighted by the numbers of predictions
+    they combine; class scores are added.
 
     Args:
       box: [k, N, 4].
-      score: [k, N], the class's where each was predicted.
-      t: of `match_score`.
+      score: [k, N], the class's score at each prediction.
+      t: threshold of `match_score`.
 
     Returns:
-      Boxes [k, N, 4], their scores [k, N], and how many predictions each is of [k, N]: 0 where it went into another.
+      Boxes [k, N, 4], their scores [k, N], and the number of predictions in each [k, N]: 0 if it was merged into
+      another.
     """
     N = tf.shape(box)[1]
     apart = tf.where(tf.eye(N, dtype=tf.bool), _FAR, match_score(box[:, :, tf.newaxis], box[:, tf.newaxis]))
@@ -67,7 +70,7 @@ def merge(box: tf.Tensor, score: tf.Tensor, t: float) -> tuple[tf.Tensor, tf.Ten
     def step(apart, box, score, count):
         flat = tf.reshape(apart, [-1, N * N])
         nearest = tf.argmin(flat, 1, tf.int32)
-        due = tf.cast(tf.reduce_min(flat, 1) <= t, tf.float32)[:, tf.newaxis]  # of some classes no more is merged
+        due = tf.cast(tf.reduce_min(flat, 1) <= t, tf.float32)[:, tf.newaxis]  # some classes are finished
         one, other = (tf.one_hot(at, N) * due for at in (nearest // N, nearest % N))  # [k, N]
         weight = (one + other) * count
         mean = tf.math.divide_no_nan(tf.einsum('kn,knc->kc', weight, box),
@@ -83,7 +86,7 @@ def merge(box: tf.Tensor, score: tf.Tensor, t: float) -> tuple[tf.Tensor, tf.Ten
 
 
 def best(box: tf.Tensor, score: tf.Tensor, t: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """The merged box of each class with the largest score: [k, 4], and that score, the mean over all predictions, [k].
+    """Return each class's merged box with the largest score, [k, 4], and that score averaged over all predictions, [k].
 
     Args: as `merge`.
     """

@@ -1,8 +1,7 @@
 """Deep features: 'Very Deep Convolutional Networks …' (Simonyan & Zisserman 2015, arXiv v6), appendix B.
 
-What the last hidden layer of a trained classifier says of a picture, as a vector of unit length, and a linear support
-vector machine that learns from such vectors what the net was not taught. It works for every net that
-`image.serving.Classifier` exports.
+The last hidden layer of a trained classifier describes an image as a vector of unit length; a linear support vector
+machine learns new classes from such vectors. It works for every net exported by `image.serving.Classifier`.
 """
 import itertools
 from collections.abc import Iterable, Sequence
@@ -13,30 +12,29 @@ import tensorflow as tf
 
 from keras_models import ModelError, reason
 
-COSTS = tuple(10.0 ** i for i in range(-2, 3))  # C, of which the validation pictures choose; the paper names none
-IMAGES_PER_BATCH = 64  # pictures held in memory
+COSTS = tuple(10.0 ** i for i in range(-2, 3))  # values of C, chosen on validation images; the paper names none
+IMAGES_PER_BATCH = 64  # images in memory at a time
 
 
 def describe(models: Sequence[Any], pictures: Iterable[bytes], scales: Sequence[int],
              stack: bool = False) -> np.ndarray:
-    """Descriptors of pictures.
+    """Compute descriptors of images.
 
-    Each net slides over the whole picture at every scale; the activations of all places and of the mirror image are
-    averaged. Those of several scales are averaged too, or stacked, so that a classifier can weigh them one by one. The
-    descriptors of several nets are stacked (late fusion); each has unit length before, so that none outweighs the
-    others, which the paper leaves open.
+    Each net slides over the whole image at every scale; activations are averaged over all positions and the mirror
+    image. Those of several scales are averaged too, or stacked, so that a classifier can weight them separately.
+    Descriptors of several nets are stacked (late fusion); each is first scaled to unit length so that all count
+    equally, which the paper leaves open.
 
     Args:
-      models: exported classifiers, as `tf.saved_model.load` gives them.
-      pictures: encoded, JPEG or PNG.
-      scales: Q, the shorter sides pictures are rescaled to.
+      models: exported classifiers, as loaded by `tf.saved_model.load`.
+      pictures: encoded images, JPEG or PNG.
+      scales: Q, the shorter sides to which images are rescaled.
 
     Returns:
-      float32 [n, D], every row of unit length; of one net and averaged, D is the width of its last hidden layer.
+      float32 [n, D], rows of unit length; for one net with averaging, D is the width of its last hidden layer.
 
     Raises:
-      ModelError: a model gives no features, a scale has no room for what its net was trained on, or a picture cannot
-        be decoded.
+      ModelError: a model has no features, a scale is smaller than its net's crop, or an image cannot be decoded.
     """
     source, found = iter(pictures), []
     while batch := list(itertools.islice(source, IMAGES_PER_BATCH)):
@@ -45,13 +43,13 @@ def describe(models: Sequence[Any], pictures: Iterable[bytes], scales: Sequence[
 
 
 def features(model, pictures: Sequence[bytes], scale: int) -> np.ndarray:
-    """What one net says of pictures at one scale, before anything is combined: float32 [n, D].
+    """Return one net's features of images at one scale, before they are combined: float32 [n, D].
 
     Raises:
       ModelError: as `describe`.
     """
     if not hasattr(model, 'features'):
-        raise ModelError('a model gives no features; export a classifier of pictures with `python -m pipelines.export`')
+        raise ModelError('a model has no features. Export an image classifier with `python -m pipelines.export`')
     try:
         batches = [tf.constant(pictures[start:start + IMAGES_PER_BATCH])
                    for start in range(0, len(pictures), IMAGES_PER_BATCH)]
@@ -61,17 +59,17 @@ def features(model, pictures: Sequence[bytes], scale: int) -> np.ndarray:
 
 
 def combined(features: Sequence[np.ndarray], stack: bool) -> np.ndarray:
-    """One net's features, [n, D] of every scale -> descriptors of unit length, [n, D], or stacked [n, scales * D]."""
+    """Combine one net's features of every scale, [n, D] each, to unit length: [n, D], or stacked [n, scales * D]."""
     return unit(np.concatenate(features, 1) if stack else np.mean(features, 0))
 
 
 def joined(descriptors: Sequence[np.ndarray]) -> np.ndarray:
-    """Several nets' descriptors of the same pictures, [n, D_i] each -> [n, sum of D_i], of unit length."""
+    """Join several nets' descriptors of the same images, [n, D_i] each, to [n, sum of D_i], of unit length."""
     return unit(np.concatenate(descriptors, 1))
 
 
 def unit(x: np.ndarray) -> np.ndarray:
-    """Rows over their Euclidean lengths; a row of zeros stays."""
+    """Divide rows by their Euclidean lengths; a row of zeros stays."""
     length = np.linalg.norm(x, axis=1, keepdims=True)
     return (x / np.where(length > 0, length, 1)).astype(np.float32)
 
@@ -83,20 +81,20 @@ class Known(NamedTuple):
 
 
 def judged(train: Known, validation: Known, test: Known) -> dict[str, float]:
-    """A linear SVM on fixed features, one class against the rest.
+    """Train and evaluate a linear SVM on fixed features, one class against the rest.
 
-    C is the one of `COSTS` with the best mean class recall on `validation`; then training and validation pictures teach
+    C is the value of `COSTS` with the best mean class recall on `validation`; then training and validation images train
     it together.
 
     Returns:
-      Of the test pictures: `mean class recall`, in percent, as for Caltech; `mAP`, the mean over classes of the average
-      precision, in percent, as for VOC 2012 (with no interpolation); and `C`.
+      For the test images: `mean class recall`, in percent, as for Caltech; `mAP`, the mean over classes of the average
+      precision, in percent, as for VOC 2012 (without interpolation); and `C`.
     """
     from sklearn.metrics import average_precision_score, recall_score
     from sklearn.svm import LinearSVC
 
     taught = np.concatenate([train.x, validation.x])
-    if taught.shape[1] > len(taught):  # the weights lie in the span of what teaches them: 300 numbers may do for 6,144
+    if taught.shape[1] > len(taught):  # weights lie in the span of the training vectors: 300 numbers may replace 6,144
         axes = np.linalg.svd(taught, full_matrices=False)[2].T
         train, validation, test = (Known(x @ axes, label) for x, label in (train, validation, test))
 
@@ -105,10 +103,10 @@ def judged(train: Known, validation: Known, test: Known) -> dict[str, float]:
 
     def recall(machine, known: Known) -> float:
         return float(recall_score(known.label, machine.predict(known.x), average='macro'))
-    best = max(COSTS, key=lambda c: recall(fitted(c, *train), validation))  # of equals the least
+    best = max(COSTS, key=lambda c: recall(fitted(c, *train), validation))  # of ties the least
     machine = fitted(best, *(np.concatenate(pair) for pair in zip(train, validation)))
     scores = machine.decision_function(test.x).reshape(len(test.x), -1)
-    if scores.shape[1] == 1:  # of two classes there is one
+    if scores.shape[1] == 1:  # two classes have one score
         scores = np.concatenate([-scores, scores], 1)
     true = test.label[:, np.newaxis] == machine.classes_
     return {'mean class recall': 100 * recall(machine, test), 'mAP': 100 * float(average_precision_score(true, scores)),
@@ -116,25 +114,25 @@ def judged(train: Known, validation: Known, test: Known) -> dict[str, float]:
 
 
 def splits(label: np.ndarray, train: int, test: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A random split as the paper draws them on Caltech-101 (appendix B).
+    """Draw a random split as the paper does for Caltech-101 (appendix B).
 
     Args:
       label: [n], classes.
-      train: pictures a class to learn from, of which a fifth chooses C.
-      test: pictures a class to judge by, at most.
+      train: training images per class, of which a fifth chooses C.
+      test: most test images per class.
 
     Returns:
-      Rows to train on, to choose C by, and to test on; no row is in two of them.
+      Rows to train on, to choose C with, and to test on, without overlap.
 
     Raises:
-      ModelError: a class has too few pictures.
+      ModelError: a class has too few images.
     """
     draw, parts = np.random.default_rng(seed), []
     held = max(1, train // 5)
     for each in np.unique(label):
         rows = draw.permutation(np.flatnonzero(label == each))
         if len(rows) <= train or train < 2:
-            raise ModelError(f'class {each} has {len(rows)} pictures, too few for {train} (2 or more) to train on and '
+            raise ModelError(f'class {each} has {len(rows)} images, too few for {train} (2 or more) to train on and '
                              'others to test on')
         parts.append((rows[held:train], rows[:held], rows[train:train + test]))
     fitted, chosen, judged_by = (np.concatenate(part) for part in zip(*parts))

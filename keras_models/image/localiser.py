@@ -1,4 +1,4 @@
-"""How a trained localisation net is asked, and how it is served (Simonyan & Zisserman 2015, A.1)."""
+"""Inference and serving of trained localisation nets (Simonyan & Zisserman 2015, A.1)."""
 import dataclasses
 
 import tensorflow as tf
@@ -8,7 +8,7 @@ from keras_models import ModelError
 from keras_models.image import boxes, views
 from keras_models.image import serving as classifiers
 from keras_models.image.classification import TOP
-from keras_models.image.serving import predict  # noqa: F401 (of a serving module)
+from keras_models.image.serving import predict  # noqa: F401 (part of a serving module)
 from keras_models.localisation import STRIDE, Config, of_classes
 from keras_models.vgg import convolutions, dense, score_map
 
@@ -17,12 +17,14 @@ EXPORTED_MODELS = ('classifier', 'fuse')  # keys of `inference` that name export
 
 @dataclasses.dataclass
 class Inference:
-    """How a trained net is asked (A.1, 'Testing', the second procedure): densely at every one of `scales`, Q (none
-    given, the one of validation), for the classes that `classifier` finds most probable, an exported SavedModel or a
-    folder of pushed versions. Predictions for a class closer than `merge` (`boxes.match_score`) become one, and the
-    classifier's score map rates it; the papers give no number, and of 0.5, 1 and 2 our default was best on Tiny
-    ImageNet (error 68.6, 60.9 and 63.5%). `fuse`: exported localisation nets, whose predictions are united with this
-    one's. `top`: how many answers."""
+    """Inference settings of localisation (A.1, 'Testing', the second procedure).
+
+    The net slides over the image at every one of `scales`, Q (if empty, the scale of validation), for the classes most
+    probable by `classifier`, an exported SavedModel or a folder of pushed versions. Predictions of a class closer than
+    `merge` (`boxes.match_score`) are merged and scored by the classifier's score map; the paper gives no number, and of
+    0.5, 1 and 2 our default was best on Tiny ImageNet (error 68.6, 60.9 and 63.5%). `fuse`: exported localisation nets
+    whose predictions are added to this one's. `top`: number of predictions.
+    """
     classifier: str = ''
     scales: list[int] = dataclasses.field(default_factory=list)
     merge: float = 1.0
@@ -31,7 +33,7 @@ class Inference:
 
     def __post_init__(self):
         if self.top < TOP:
-            raise ValueError(f'top must be {TOP} or more, as localisation_error needs; it is {self.top}')
+            raise ValueError(f'top must be {TOP} or more for localisation_error; it is {self.top}')
 
     def describe(self) -> list[str]:
         found = [f'dense at shorter side {", ".join(map(str, self.scales))}' if self.scales else 'dense',
@@ -40,32 +42,32 @@ class Inference:
 
 
 def check(config: Config, inference: Inference) -> None:
-    """Refuses a model without a classifier, or with scales too small for its net.
+    """Refuse a model without a classifier, or with scales too small for its net.
 
     Raises:
-      ModelError
+      ModelError: the model or inference settings are unusable.
     """
     classifiers.check(config, inference)
     if not inference.classifier:
-        raise ModelError('inference.classifier is empty: boxes are predicted for the classes a classifier finds; give '
-                         'the folder of one that was exported or pushed.')
+        raise ModelError('inference.classifier is empty, but boxes are predicted for the classes of a classifier. Give '
+                         'the folder of an exported or pushed one.')
 
 
 class Localiser(classifiers.Served):
-    """The exported model: encoded pictures in; the most probable classes and a box for each out.
+    """The exported model: encoded images in; the most probable classes, with a box for each, out.
 
     Signatures:
       serving_default: `image` [n] strings, JPEG or PNG of any size -> `labels`, `descriptions` and `probabilities`
         [n, top], the most probable class first; `boxes` [n, top, 4], left, upper, right and lower end in fractions of
-        the picture's width and height; `scores` [n, top], of the class the mean posterior over all windows, those alone
-        counted whose predictions the box is merged of.
+        the image's width and height; `scores` [n, top], the class's posterior summed over the windows merged into the
+        box, divided by the number of all windows.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
 
-    Functions besides: `predictions` before merging, `judged`, the box of the central crop for a class that is known,
-    and those of `Served`.
+    Further functions: `predictions` before merging, `judged`, the box of the central crop for a known class, and those
+    of `Served`.
 
     Raises:
-      ModelError: as `Served`; there is no classifier, or what `inference` names does not fit.
+      ModelError: as `Served`; or there is no classifier, or a model named in `inference` does not fit.
     """
 
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False):
@@ -98,14 +100,17 @@ class Localiser(classifiers.Served):
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'labels')],
                  autograph=False)
     def predictions(self, image, labels):
-        """What is merged, of one encoded picture and the classes `labels` [k]: of N windows, of every scale and every
-        fused net, boxes [N, k, 4] in fractions of the picture, and the classes' posteriors there [N, k]."""
+        """Return all predictions for one encoded image and the classes `labels` [k], before merging.
+
+        For N windows, of every scale and every fused net: boxes [N, k, 4] in fractions of the image, and the classes'
+        posteriors there [N, k].
+        """
         found = [*(self._dense(image, labels, scale) for scale in self._scales),
                  *(each.predictions(image, labels) for each in self.fused)]
         return tuple(tf.concat(part, 0) for part in zip(*found))
 
     def _dense(self, image, labels, scale: int):
-        """The same of this net at a scale. The scores of a classifier that sees other places are interpolated."""
+        """Return this net's predictions at a scale; the classifier's scores are interpolated at their positions."""
         shown, part = self._assets.located(image, scale)
         vectors = of_classes(self._places(shown[tf.newaxis]), labels[tf.newaxis], self._config)[0]  # [h, w, k, 4]
         h, w, k = (tf.shape(vectors)[axis] for axis in range(3))
@@ -121,7 +126,7 @@ class Localiser(classifiers.Served):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([None], tf.int32, 'label')],
                  autograph=False)
     def judged(self, image, label):
-        """The first procedure: the box that the central crop of each picture has for the class `label` [n], [n, 4]."""
+        """Run the first procedure: the central crop's box for the class `label` [n] of each image, [n, 4]."""
         crop = self._config.crop
 
         def central(each):
@@ -137,5 +142,5 @@ class Localiser(classifiers.Served):
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool) -> tf.Module:
-    """What is exported: pictures in, classes and boxes out. See `Localiser`."""
+    """Return the exported module: images in, classes and boxes out; see `Localiser`."""
     return Localiser(nets, config, inference, assets, jit)

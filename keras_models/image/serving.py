@@ -1,4 +1,4 @@
-"""What the image classifiers share once they are trained: how one is asked, and how it is served."""
+"""Inference and serving of trained image classifiers, shared by the papers."""
 import dataclasses
 import itertools
 import os
@@ -17,14 +17,14 @@ EXPORTED_MODELS = ('fuse',)  # keys of `inference` that name exported models
 
 @dataclasses.dataclass
 class Inference:
-    """How a trained net is asked about a picture (`keras_models/image/views.py`).
+    """Inference settings of an image classifier (`keras_models/image/views.py`).
 
-    `views`: what it is shown; the posteriors of several are averaged. `single` is the centre crop, `ten_crop` AlexNet's
-    test, `multi_crop` VGG's 50 crops a scale, `dense` the whole picture, which for PReLU nets is their multi-view
-    testing on feature maps. `scales`: Q, the shorter sides a picture is rescaled to, averaged too; none given, it is
-    the one of validation. `flips: false` leaves out the mirror images. `top`: how many answers. `fuse`: folders of
-    exported SavedModels, each asked in its own way, whose posteriors are averaged with this net's; what is exported
-    then holds them all.
+    `views`: views of the image, whose posteriors are averaged. `single` is the centre crop, `ten_crop` AlexNet's test,
+    `multi_crop` VGG's 50 crops per scale, `dense` the whole image, which for PReLU nets is their multi-view testing on
+    feature maps. `scales`: Q, the shorter sides to which an image is rescaled, averaged too; if empty, the scale of
+    validation. `flips: false` leaves out the mirror images. `top`: number of predictions. `fuse`: folders of exported
+    SavedModels, each with its own inference settings, whose posteriors are averaged with this net's; the export then
+    contains them all.
     """
     views: list[str] = dataclasses.field(default_factory=lambda: ['single'])
     scales: list[int] = dataclasses.field(default_factory=list)
@@ -37,9 +37,9 @@ class Inference:
         if not self.views or len({*self.views}) < len(self.views) or not {*self.views} <= {*known}:
             raise ValueError(f'views must name one or more of {", ".join(known)}, each once; it is {self.views}')
         if self.top < TOP:
-            raise ValueError(f'top must be {TOP} or more, as top{TOP}_error needs; it is {self.top}')
+            raise ValueError(f'top must be {TOP} or more for top{TOP}_error; it is {self.top}')
         if any(scale < 1 for scale in self.scales):
-            raise ValueError(f'scales are sides of pictures, in pixels; they are {self.scales}')
+            raise ValueError(f'scales must be sides of images in pixels; they are {self.scales}')
 
     def describe(self) -> list[str]:
         found = [' and '.join(view.replace('_', '-') for view in self.views)]
@@ -53,24 +53,24 @@ class Inference:
 
 
 def check(config, inference) -> None:
-    """Refuses scales at which a picture would be smaller than what the net takes.
+    """Refuse scales at which an image would be smaller than the net's crop.
 
     Raises:
-      ModelError
+      ModelError: a scale is too small.
     """
     small = [scale for scale in inference.scales if scale < config.crop]
     if small:
-        raise ModelError(f'inference.scales: a picture of {small[0]} pixels has no room for a crop of '
-                         f'{config.crop} (input.crop); give scales of at least {config.crop}.')
+        raise ModelError(f'inference.scales: an image of {small[0]} pixels is smaller than a crop of '
+                         f'{config.crop} (input.crop). Give scales of at least {config.crop}.')
 
 
 class Served(tf.Module):
-    """What exported models of encoded pictures share: a `serve` they have, in two signatures, and what the classes are.
+    """Base of exported image models: two signatures for a `serve` function, and the classes.
 
     Args:
-      nets, config: as the paper's `build` makes and takes them.
-      assets: what the data set knows: `names` and `descriptions` in label order, `picture(encoded, size)`, and `scale`,
-        the size pictures have in validation.
+      nets, config: as in the paper's `build`.
+      assets: the data set's `names` and `descriptions` in label order, `picture(encoded, size)`, and `scale`, the size
+        of images in validation.
 
     Raises:
       ModelError: the data set has another number of classes, or a scale is too small.
@@ -80,8 +80,8 @@ class Served(tf.Module):
         super().__init__()
         check(config, inference)
         if len(assets.names) != config.classes:
-            raise ModelError(f'model.classes is {config.classes}, and the data set has {len(assets.names)} '
-                             'classes; leave model.classes out to take those.')
+            raise ModelError(f'model.classes is {config.classes}, but the data set has {len(assets.names)} '
+                             'classes. Leave model.classes out to use those.')
         self.nets = by_name(nets)
         self._assets, self._inference, self._scales = assets, inference, inference.scales or [assets.scale]
 
@@ -90,21 +90,21 @@ class Served(tf.Module):
 
     @tf.function(input_signature=[], autograph=False)
     def classes(self):
-        """The classes' names, [classes] strings, in the order of labels."""
+        """Return the classes' names, [classes] strings, in the order of labels."""
         return tf.constant(self._assets.names)
 
     @tf.function(input_signature=[], autograph=False)
     def descriptions(self):
-        """What they are called, likewise."""
+        """Return the classes' descriptions, [classes] strings, in the order of labels."""
         return tf.constant(self._assets.descriptions)
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image')], autograph=False)
     def picture(self, image):
-        """One encoded picture -> [h, w, 3], as the net sees it at the first scale."""
+        """Preprocess one encoded image for the net at the first scale: [h, w, 3]."""
         return self._assets.picture(image, self._scales[0])
 
     def serve(self, image):
-        """Encoded pictures [n] -> answers by name, [n, …] each."""
+        """Map encoded images [n] to outputs by name, [n, …] each."""
         raise NotImplementedError
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
@@ -113,16 +113,16 @@ class Served(tf.Module):
 
 
 class Classifier(Served):
-    """The exported model: encoded pictures in, the most probable classes out, with decoding and all views inside.
+    """The exported model: encoded images in, the most probable classes out, with decoding and all views inside.
 
     Signatures:
       serving_default: `image` [n] strings, JPEG or PNG of any size -> `labels`, `descriptions` and `probabilities`,
-        [n, top], best first; `top` is the number of classes where there are fewer.
+        [n, top], best first; `top` is at most the number of classes.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `image` -> the same.
 
-    Functions besides: `posteriors`, `score_map`, `features` (see `deep_features.py`), `classes` and `descriptions`, and
-    `picture`, what the net sees. If `jit`, XLA compiles the net over crops; the dense view it does not, as almost every
-    picture has a shape of its own.
+    Further functions: `posteriors`, `score_map`, `features` (see `deep_features.py`), `classes` and `descriptions`, and
+    `picture`, the preprocessing. If `jit`, XLA compiles the net over crops, but not the dense view, because almost
+    every image has a shape of its own.
 
     Raises:
       ModelError: as `Served`, or a folder to fuse does not fit.
@@ -143,25 +143,30 @@ class Classifier(Served):
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')],
                  autograph=False)
     def score_map(self, image, scale):
-        """One encoded picture, its shorter side `scale` -> posteriors at every place of the dense view,
-        [h, w, classes]; of this net, none fused."""
+        """Return posteriors at every position of the dense view, [h, w, classes], of an image at shorter side `scale`.
+
+        They are of this net, without fused ones.
+        """
         return tf.nn.softmax(self._net.score_map(self._assets.picture(image, scale)[tf.newaxis])[0])
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')],
                  autograph=False)
     def features(self, image, scale):
-        """Encoded pictures [n], their shorter sides `scale` -> the last hidden layer's activations, averaged over all
-        places and over mirror images unless `inference.flips` is false, [n, D]; of this net, none fused."""
+        """Return features [n, D] of encoded images [n] at shorter side `scale`: the last hidden layer, averaged.
+
+        The average is over all positions and, unless `inference.flips` is false, mirror images; of this net, without
+        fused ones.
+        """
         crop = self._net.crop
         roomy = tf.debugging.assert_greater_equal(scale, crop,
-                                                  f'a picture so small has no room for a crop of {crop}')
-        with tf.control_dependencies([roomy]):  # else a kernel may be the first to complain, of its shapes
+                                                  f'the image is smaller than a crop of {crop}')
+        with tf.control_dependencies([roomy]):  # otherwise a kernel may fail first, about its shapes
             scale = tf.identity(scale)
         return views.features(self._net, image, lambda each: self._assets.picture(each, scale), self._inference.flips)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')], autograph=False)
     def posteriors(self, image):
-        """Encoded pictures [n] -> [n, classes], the mean over this net and those fused (Simonyan & Zisserman 4.4)."""
+        """Map encoded images [n] to posteriors [n, classes], averaged over fused nets (Simonyan & Zisserman 4.4)."""
         asked = self._inference
         found = [views.posteriors(self._net, image, self._assets.picture, asked.views, self._scales, asked.flips),
                  *(each.posteriors(image) for each in self.fused)]
@@ -175,50 +180,50 @@ class Classifier(Served):
 
 
 def serving(nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool) -> tf.Module:
-    """What is exported: pictures in, classes out. See `Classifier`."""
+    """Return the exported module: images in, classes out; see `Classifier`."""
     return Classifier(nets, config, inference, assets, jit)
 
 
 def exported(key: str, folder: str, names: Sequence[str], kind: str = 'classifier', asked: str = 'posteriors'):
-    """An exported model that `inference.<key>` names, of the same classes, and with the function that is asked.
+    """Load an exported model that `inference.<key>` names, with the same classes and the required function.
 
     Raises:
-      ModelError: there is none, or it is of another kind or of other classes.
+      ModelError: there is none, or it is of another kind or has other classes.
     """
     if not tf.io.gfile.exists(os.path.join(folder, 'saved_model.pb')):
-        raise ModelError(f'inference.{key}: {folder} holds no saved_model.pb; give the folder of an exported model '
+        raise ModelError(f'inference.{key}: {folder} has no saved_model.pb. Give the folder of an exported model '
                          'or of one pushed version.')
     try:
-        model = tf.saved_model.load(folder)  # noqa: TID251 (its hashes are checked by whoever exports)
+        model = tf.saved_model.load(folder)  # noqa: TID251 (the export checks its hashes)
         getattr(model, asked)
         theirs = [name.decode() for name in model.classes().numpy()]
     except (OSError, ValueError, AttributeError, tf.errors.OpError) as error:
         raise ModelError(f'inference.{key}: {folder} cannot be loaded as a {kind} '
-                         f'({str(error).splitlines()[0]}); export it again.') from error
+                         f'({str(error).splitlines()[0]}). Export it again.') from error
     if theirs != list(names):
-        raise ModelError(f'inference.{key}: {folder} answers {_other(theirs, names)}; give models of one data set.')
+        raise ModelError(f'inference.{key}: {folder} has {_other(theirs, names)}. Give models of one data set.')
     return model
 
 
 def _other(theirs: Sequence[str], ours: Sequence[str]) -> str:
     if len(theirs) != len(ours):
-        return f'{len(theirs)} classes, and this data set has {len(ours)}'
+        return f'{len(theirs)} classes, but this data set has {len(ours)}'
     return next(f'{one!r} where this data set has {other!r}' for one, other in zip(theirs, ours) if one != other)
 
 
 def predict(model, inputs: Iterable[bytes], batch_size: int = 64, jit: bool = False) -> list[dict]:
-    """Classifies encoded pictures with a loaded SavedModel, in order.
+    """Classify encoded images with a loaded SavedModel, in order.
 
     Args:
-      model: what `tf.saved_model.load` gives for an exported `Classifier`.
+      model: as loaded by `tf.saved_model.load` from an exported `Classifier`.
       inputs: JPEG or PNG bytes; read a batch at a time.
-      jit: a new shape costs compiling or tuning: fill up the last batch to 1, 8 or `batch_size` pictures. (What XLA
-        compiles is settled at export.)
+      jit: pad the last batch to 1, 8 or `batch_size` images, because a new shape costs compilation or tuning. (The
+        export decides what XLA compiles.)
 
     Returns:
-      A dict a picture: `answers` (class names), `descriptions` and `probabilities`, best first, whatever else the model
-      serves, and `error`. Of a picture that cannot be decoded they are empty and `error` says why; it costs the others
-      nothing.
+      A dict per image: `answers` (class names), `descriptions` and `probabilities`, best first, the model's other
+        outputs,
+      and `error`. For an image that cannot be decoded they are empty and `error` says why; others are not affected.
     """
     results: list[dict] = []
     source = iter(inputs)
@@ -246,7 +251,7 @@ def _answers(model, batch: list[bytes], rows: int) -> list[dict]:
 
 
 def undecodable(model, image: bytes) -> str:
-    """Why a picture cannot be decoded, or nothing."""
+    """Return why an image cannot be decoded, or nothing."""
     try:
         model.picture(tf.constant(image))
     except tf.errors.InvalidArgumentError as error:

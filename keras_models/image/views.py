@@ -1,33 +1,33 @@
-"""Testing protocols of the image papers: what a trained net is shown of a picture, and how its answers are averaged.
+"""Test protocols of the image papers: views of an image, and averaging of the outputs.
 
-A view is crops of the rescaled picture (`single`, `ten_crop`, `multi_crop`) or all of it at once (`dense`). Every view
-at every scale gives soft-max posteriors of a picture; `posteriors` is their mean.
+A view is crops of the rescaled image (`single`, `ten_crop`, `multi_crop`) or the whole image (`dense`). Every view at
+every scale gives soft-max posteriors of an image; `posteriors` is their mean.
 """
 import dataclasses
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-# Where the crops of a view are: top and left, in quarters of the room a crop has in the picture.
+# Positions of a view's crops: top and left, in quarters of a crop's range in the image.
 PLACES: dict[str, list[tuple[int, int]]] = {
     'single': [(2, 2)],
     'ten_crop': [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)],  # Krizhevsky et al. 4.1: four corners and the centre
     'multi_crop': [(y, x) for y in range(5) for x in range(5)],  # Simonyan & Zisserman 3.2: a regular 5 x 5 grid
 }
-# A batch through the net holds no more pixels than this: 64 of the papers' crops, of which VGG's D takes 35 MB each. So
-# a request is taken in parts: 64 pictures of 150 crops at once would take it 330 GB.
+# Most pixels of a batch: 64 of the papers' crops, each of which takes 35 MB in VGG's D. Requests are processed in
+# parts: 64 images of 150 crops at once would take 330 GB.
 PIXELS_PER_BATCH = 64 * 224 * 224
 
 
 @dataclasses.dataclass(frozen=True)
 class Net:
-    """What the protocols ask of a trained net.
+    """A trained net, as the protocols use it.
 
     Attributes:
-      crop: side of the pictures it was trained on.
+      crop: side of its training crops.
       logits: [B, crop, crop, 3] -> [B, classes].
       score_map: [B, H, W, 3] -> [B, h, w, classes], for any H and W of at least `crop`.
-      activations: the same, of the last hidden layer, [B, h, w, D].
+      activations: the same for the last hidden layer, [B, h, w, D].
     """
     crop: int
     classes: int
@@ -38,14 +38,14 @@ class Net:
 
 def posteriors(net: Net, image: tf.Tensor, picture: Callable, views: Sequence[str], scales: Sequence[int],
                flips: bool = True) -> tf.Tensor:
-    """Class posteriors, averaged over all views at all scales (Simonyan & Zisserman 4.2, 4.3).
+    """Return class posteriors, averaged over all views at all scales (Simonyan & Zisserman 4.2, 4.3).
 
     Args:
-      image: [n, ...], what `picture` takes, such as encoded pictures.
-      picture: (one of `image`, scale) -> [h, w, 3], the picture as the net sees it, its shorter side `scale`.
-      views: of `PLACES` and `dense`.
-      scales: Q, each at least `net.crop`.
-      flips: show mirror images too, except to `single`.
+        image: [n, ...], inputs of `picture`, such as encoded images.
+        picture: (one of `image`, scale) -> [h, w, 3], the preprocessed image whose shorter side is `scale`.
+        views: names in `PLACES`, and `dense`.
+        scales: Q, each at least `net.crop`.
+        flips: also use mirror images, except in `single`.
 
     Returns:
       [n, classes].
@@ -61,7 +61,7 @@ def posteriors(net: Net, image: tf.Tensor, picture: Callable, views: Sequence[st
 
 
 def crops(picture: tf.Tensor, crop: int, view: str, flips: bool = True) -> tf.Tensor:
-    """[h, w, 3] -> [k, crop, crop, 3]: the crops of a view, and behind them, if `flips`, each one's mirror image.
+    """Cut [h, w, 3] into a view's crops, [k, crop, crop, 3], followed by their mirror images if `flips`.
 
     `single` is the view of validation, one crop that is never mirrored.
     """
@@ -74,12 +74,12 @@ def crops(picture: tf.Tensor, crop: int, view: str, flips: bool = True) -> tf.Te
 
 
 def mirrored(image: tf.Tensor) -> tf.Tensor:
-    """[B, h, w, 3], left and right exchanged."""
+    """Mirror [B, h, w, 3] left to right."""
     return tf.reverse(image, [2])
 
 
 def cropped(net: Net, image: tf.Tensor, picture: Callable, view: str, flips: bool = True) -> tf.Tensor:
-    """Posteriors averaged over the crops of a view; many pictures' crops go through the net together.
+    """Return posteriors averaged over the crops of a view; the crops of many images share batches.
 
     Args:
       picture: one of `image` -> [h, w, 3].
@@ -99,16 +99,16 @@ def cropped(net: Net, image: tf.Tensor, picture: Callable, view: str, flips: boo
         p = tf.reduce_mean(tf.reshape(p, [-1, k, net.classes]), 1)  # [m, classes]
         return tf.pad(p, [[0, together - tf.shape(p)[0]], [0, 0]])  # the last part may be shorter
     n = tf.shape(image)[0]
-    p = tf.map_fn(part, tf.range(0, n, together), parallel_iterations=1,  # else as many batches in memory
+    p = tf.map_fn(part, tf.range(0, n, together), parallel_iterations=1,  # otherwise as many batches in memory
                   fn_output_signature=tf.TensorSpec([together, net.classes]))
     return tf.reshape(p, [-1, net.classes])[:n]
 
 
 def dense(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) -> tf.Tensor:
-    """The net over the whole picture (Simonyan & Zisserman 3.2; on feature maps, He et al. 2015, 'Testing').
+    """Run the net over the whole image (Simonyan & Zisserman 3.2; on feature maps, He et al. 2015, 'Testing').
 
-    The class scores of all places are averaged; then comes the soft-max; then posteriors of the picture and of its
-    mirror image are averaged. Pictures differ in size, so each goes through the net alone.
+    Class scores are averaged over all positions, followed by the soft-max; posteriors of the image and its mirror image
+    are averaged. Images differ in size, so each is processed alone.
 
     Args:
       picture: one of `image` -> [h, w, 3].
@@ -123,8 +123,9 @@ def dense(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) -> 
 
 
 def features(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) -> tf.Tensor:
-    """The last hidden layer's activations over the whole picture (Simonyan & Zisserman, appendix B): averaged over all
-    places, and then over the picture and its mirror image. Arguments as for `dense`.
+    """Return the last hidden layer's activations over the whole image (Simonyan & Zisserman, appendix B).
+
+    They are averaged over all positions, and then over the image and its mirror image. Arguments are those of `dense`.
 
     Returns:
       [n, D].
@@ -135,6 +136,6 @@ def features(net: Net, image: tf.Tensor, picture: Callable, flips: bool = True) 
 
 
 def _shown(picture: tf.Tensor, flips: bool) -> tf.Tensor:
-    """[h, w, 3] -> [1, h, w, 3], or if `flips` [2, h, w, 3], the second its mirror image."""
+    """Return [h, w, 3] as a batch [1, h, w, 3], or with its mirror image, if `flips`, [2, h, w, 3]."""
     shown = picture[tf.newaxis]
     return tf.concat([shown, mirrored(shown)], 0) if flips else shown

@@ -1,1 +1,1 @@
-"""Published measures that compare images."""
+"""Published metrics that compare images."""

@@ -1,7 +1,7 @@
-"""FID, the Fréchet Inception distance (Heusel, Ramsauer, Unterthiner, Nessler, Hochreiter 2017), of eq. (6) there.
+"""FID, the Fréchet Inception distance of eq. (6) in Heusel, Ramsauer, Unterthiner, Nessler, Hochreiter 2017.
 
-The network is Inception-v3 of 2015-12-05 with the weights pytorch-fid publishes, and pictures are shown to it as
-pytorch-fid shows them: another network, or other resizing, gives numbers that compare with no paper's.
+The network is Inception-v3 of 2015-12-05 with pytorch-fid's published weights and preprocessing; another network or
+resizing gives figures that are not comparable with any paper's.
 """
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,7 @@ from keras_models.weights import published
 
 SIDE, FEATURES = 299, 2048
 SOURCE = 'pt_inception-2015-12-05-6726825d.pth (github.com/mseitzer/pytorch-fid, release fid_weights)'
-# torchvision's names of the convolutions, in the order in which Keras makes its.
+# torchvision's names of the convolutions, in Keras's order of creation.
 STEM = 'Conv2d_1a_3x3 Conv2d_2a_3x3 Conv2d_2b_3x3 Conv2d_3b_1x1 Conv2d_4a_3x3'
 A = 'branch1x1 branch5x5_1 branch5x5_2 branch3x3dbl_1 branch3x3dbl_2 branch3x3dbl_3 branch_pool'
 B = 'branch3x3 branch3x3dbl_1 branch3x3dbl_2 branch3x3dbl_3'
@@ -27,10 +27,10 @@ NAMES = STEM.split() + [f'{block}.{branch}' for block, branches in BLOCKS.items(
 
 
 def build() -> keras.Model:
-    """[B, 299, 299, 3] in [-1, 1] -> the last maps' means [B, 2048].
+    """Return the network: [B, 299, 299, 3] in [-1, 1] -> means of the last maps [B, 2048].
 
-    Keras's Inception-v3 with what that of 2015-12-05 has otherwise: scales in batch normalisation (all of them 1, but
-    they are in the file), and in the last block the maximum where the paper pools the average.
+    It is Keras's Inception-v3 with the differences of the one of 2015-12-05: scales in batch normalisation (all 1, but
+    in the file), and in the last block a maximum instead of the paper's average pooling.
     """
     inception = keras.applications.InceptionV3(include_top=False, weights=None, input_shape=(SIDE, SIDE, 3),
                                                pooling='avg')
@@ -47,10 +47,11 @@ def build() -> keras.Model:
 
 
 def load(path: str) -> keras.Model:
-    """The network of `build` with the published weights.
+    """Return the network of `build` with the published weights.
 
     Raises:
-      ModelError: the file cannot be read, or a weight is missing or has another shape: which, and what to give.
+      ModelError: the file cannot be read, or a weight is missing or has another shape: the message names it and the
+        right file.
     """
     net = build()
     variables: dict[str, tf.Variable] = {}
@@ -64,7 +65,7 @@ def load(path: str) -> keras.Model:
 
 
 def _made(net: keras.Model, kind: type) -> list[keras.layers.Layer]:
-    """The layers of a kind in the order they were made in, by which Keras numbers them; `net.layers` are by depth."""
+    """Return the layers of a kind in order of creation, by Keras's numbering; `net.layers` are sorted by depth."""
     def number(layer) -> int:
         last = layer.name.rpartition('_')[2]
         return int(last) if last.isdigit() else 0  # the first has no number
@@ -72,11 +73,11 @@ def _made(net: keras.Model, kind: type) -> list[keras.layers.Layer]:
 
 
 def features(net: keras.Model, pictures):
-    """What pictures are compared by.
+    """Return the features by which images are compared.
 
     Args:
-      net: of `load`.
-      pictures: RGB levels 0..1 [B, H, W, 3] of any size, sides at least 2; they are stretched to 299 x 299.
+      net: as returned by `load`.
+      pictures: RGB levels 0..1 [B, H, W, 3] of any size, sides at least 2; they are resized to 299 x 299.
 
     Returns:
       [B, 2048], float32.
@@ -85,45 +86,45 @@ def features(net: keras.Model, pictures):
 
 
 class Statistics:
-    """Mean and covariance of features, of which a batch at a time is added.
+    """Mean and covariance of features, accumulated batch by batch.
 
     Attributes:
-      n: how many pictures; `sum` [size] and `products` [size, size] of their features, float64.
+      n: number of images; `sum` [size] and `products` [size, size] of their features, float64.
     """
 
     def __init__(self, size: int = FEATURES):
         self.n, self.sum, self.products = 0, np.zeros(size), np.zeros([size, size])
 
     def add(self, features) -> None:
-        """features: [B, size]."""
+        """Add features [B, size]."""
         f = np.asarray(features, np.float64)
         self.n += len(f)
         self.sum += f.sum(0)
         self.products += f.T @ f
 
     def mean(self) -> np.ndarray:
-        """m [size], of one picture or more."""
+        """Return m [size]; needs one image or more."""
         return self.sum / self.n
 
     def covariance(self) -> np.ndarray:
-        """C [size, size], unbiased, of two pictures or more."""
+        """Return C [size, size], unbiased; needs two images or more."""
         m = self.mean()
         return (self.products - self.n * np.outer(m, m)) / (self.n - 1)
 
 
 def distance(a: Statistics, b: Statistics) -> float:
-    """Eq. (6): |m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^1/2), of two pictures or more on either side.
+    """Return eq. (6): |m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^1/2); needs two or more images on either side.
 
-    With C_a = R_a R_a^T and C_b likewise, tr (C_a C_b)^1/2 is the sum of the singular values of R_a^T R_b: unlike the
-    root of the product it is real and exact where there are fewer pictures than features and both are singular.
+    With C_a = R_a R_a^T and C_b likewise, tr (C_a C_b)^1/2 is the sum of the singular values of R_a^T R_b. Unlike the
+    root of the product it is real and exact even with fewer images than features, when both are singular.
     """
     (m_a, R_a), (m_b, R_b) = ((each.mean(), _root(each.covariance())) for each in (a, b))
     cross = np.linalg.svd(R_a.T @ R_b, compute_uv=False).sum()
     squared = np.sum((m_a - m_b) ** 2) + np.sum(R_a ** 2) + np.sum(R_b ** 2) - 2 * cross
-    return max(float(squared), 0.0)  # of the same pictures the last digit may be below
+    return max(float(squared), 0.0)  # rounding may go below 0 for equal images
 
 
 def _root(C: np.ndarray) -> np.ndarray:
-    """R with R R^T = C."""
+    """Return R with R R^T = C."""
     values, vectors = np.linalg.eigh(C)
     return vectors * np.sqrt(np.maximum(values, 0))

@@ -1,6 +1,6 @@
-"""Where a trained Transformer looks: the weights of every head of every layer, for a sentence and its translation.
+"""Attention weights of every head and layer of a trained Transformer, for a sentence and its translation.
 
-What figures 3 to 5 of Vaswani et al. 2017 draw.
+Figures 3 to 5 of Vaswani et al. 2017 draw them.
 """
 import tensorflow as tf
 from tensorflow import keras
@@ -9,7 +9,7 @@ from keras_models.transformer import Config, Stacks
 
 
 class _Watched(Stacks):
-    """Stacks that keep what would be dropped out of the attention weights: all of them, on their way."""
+    """Stacks that record attention weights at the point where dropout would apply."""
 
     def __init__(self, layers: dict[str, keras.layers.Layer], config: Config):
         super().__init__(layers, config)
@@ -23,17 +23,17 @@ class _Watched(Stacks):
 
 
 def attention_weights(nets: dict[str, keras.Model], config: Config, inputs, targets) -> dict[str, tf.Tensor]:
-    """softmax(Q K^T / sqrt(d_k)) of eq. (1), of every attention.
+    """Return softmax(Q K^T / sqrt(d_k)) of eq. (1) for every attention.
 
     Args:
-      nets: as `transformer.build` makes them.
+      nets: as returned by `transformer.build`.
       inputs: [1, S] ids ending in EOS.
       targets: [1, T] ids ending in EOS.
 
     Returns:
       `encoder/<n>/self_attention` [h, S, S], `decoder/<n>/self_attention` [h, T, T] and `decoder/<n>/source_attention`
-      [h, T, S]: a row is a query, whose weights sum to 1. In the decoder row i is what predicts target i, and column i
-      of its self-attention is the token before that.
+        [h, T, S]; rows are queries, whose weights sum to 1. In the decoder, row i is the query that predicts target i,
+        and column i of its self-attention is the token before that.
     """
     stacks = _Watched({layer.name: layer for layer in nets['transformer'].layers}, config)
     stacks.logits(inputs, targets)
@@ -41,7 +41,7 @@ def attention_weights(nets: dict[str, keras.Model], config: Config, inputs, targ
 
 
 def source_attention(layers: dict[str, keras.layers.Layer], config: Config, inputs, targets) -> tf.Tensor:
-    """Where the decoder looked in the source: the mean over layers and heads.
+    """Return the decoder's attention to the source, averaged over layers and heads.
 
     Args:
       layers: a Transformer's, by name.
@@ -49,7 +49,7 @@ def source_attention(layers: dict[str, keras.layers.Layer], config: Config, inpu
       targets: [B, T] likewise.
 
     Returns:
-      [B, T, S]: row i is what predicted target i; of a real position it sums to 1.
+      [B, T, S]: row i is the query that predicted target i; it sums to 1 at real positions.
     """
     stacks = _Watched(layers, config)
     stacks.logits(inputs, targets)

@@ -1,7 +1,7 @@
-"""Beam search and greedy decoding over any step function, with a cache, compiled or not.
+"""Beam search and greedy decoding over any step function, with a cache, with or without XLA.
 
-What a sentence gets does not depend on the others in its batch: one whose best is found leaves its result alone from
-then on, and when all are done the loop ends.
+A sentence's result does not depend on the others in its batch: a finished sentence keeps its result, and the loop ends
+when all are finished.
 """
 import math
 from collections.abc import Callable
@@ -13,15 +13,15 @@ _NEVER = -1e9
 
 
 def length_penalty(length, alpha: float):
-    """Wu et al. 2016, eq. (14): ((5 + length) / 6)^alpha."""
+    """Return Wu et al. 2016, eq. (14): ((5 + length) / 6)^alpha."""
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
 class _State(NamedTuple):
-    """Of B sentences, K hypotheses each, with room for T positions.
+    """State of the search for B sentences with K hypotheses each and T positions.
 
-    `open_*` are the hypotheses that go on, best first, `ids` and `scores` the best that ended; `slots` [B, K, T] tells
-    where the cache holds what belongs to an open hypothesis at each position.
+    `open_*` are the hypotheses that continue, best first; `ids` and `scores` the best finished ones; `slots` [B, K, T]
+    says where the cache holds an open hypothesis's values at each position.
     """
     step: tf.Tensor
     open_ids: tf.Tensor  # [B, K, T]
@@ -38,34 +38,35 @@ class _State(NamedTuple):
 def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tensor, T, beam_size: int,
                 alpha: float, bos: int, eos: int, pack: bool = False,
                 several: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds for every sentence the hypothesis of highest log P / length_penalty.
+    """Find for every sentence the hypothesis with the highest log P / length_penalty.
 
     A candidate that ends counts as finished only if it is among the `beam_size` best of its step, so that a beam of 1
-    with alpha 0 is greedy search. A sentence is done when no open hypothesis can still beat its best finished one
-    (its log P can only fall, its penalty is at most that of `max_length`), or at `max_length`; the best open hypothesis
-    is then the answer where none has finished.
+    with alpha 0 is greedy search. A sentence is finished when no open hypothesis can still beat its best finished one
+    (log P can only fall, and the penalty is at most that of `max_length`), or at `max_length`; if none has finished by
+    then, the best open hypothesis is the output.
 
-    The cache is never put into another order: K slots a position are written where they are, and a hypothesis knows by
-    its `slots` which of them are its own.
+    The cache is never reordered: K slots per position stay where they were written, and a hypothesis's `slots` say
+    which of them are its own.
 
     Args:
       step_fn: (ids [B, K], step, slots [B, K, T], context, cache) -> (logits [B, K, V], cache). At `step` hypothesis k
-        writes slot k, and what it may see at t <= step is slot slots[:, k, t].
-      context: nest of [B, ...] tensors that stay as they are.
+        writes slot k, and may see slot slots[:, k, t] of positions t <= step.
+      context: nest of constant [B, ...] tensors.
       cache: nest of [B, ...] tensors; with `pack` it may grow from step to step.
-      max_length: [B], tokens at most, the end symbol included.
-      T: the longest of them that can occur, static under XLA.
-      pack: sentences that are done leave when they are a quarter of those left (half took 6% longer, an eighth 1%).
-        Shapes change then, which XLA cannot have.
-      several: goes on until the K best that end are known, and returns them, not with `pack`: ids [B, K, T] and scores
-        [B, K], best first; the others are empty with a score of -inf where fewer end before `max_length`.
+      max_length: [B], most tokens, including the end symbol.
+      T: upper bound of `max_length`, static under XLA.
+      pack: remove finished sentences whenever they are a quarter of the remaining ones (a half took 6% longer, an
+        eighth 1%). Shapes then change, which XLA does not support.
+      several: continue until the K best finished hypotheses are known, and return them (not with `pack`): ids [B, K, T]
+        and scores [B, K], best first; if fewer finish before `max_length`, the others are empty with score -inf.
 
     Returns:
+      ids [B, T], ended by `eos` or padded with 0, and scores [B].
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
     assert not (several and pack)
     B, K = tf.shape(max_length)[0], beam_size
-    # All beams but the first start impossible: K equal hypotheses would stay K equal hypotheses.
+    # All beams but the first start as impossible, because K equal hypotheses would stay equal.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
     blank = tf.zeros([B, K, T], tf.int32)
     state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), tf.zeros([B], tf.bool), max_length,
@@ -84,7 +85,7 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
         return tf.size(left) > 0
 
     def go_on(left, ids, scores, *values):
-        """Until a quarter are done; then writes them down and packs the others."""
+        """Search until a quarter are finished; then store those and pack the others."""
         state = search(_State(*values), lambda state: 4 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(left))
         found, score = _answers(state, alpha)
         leaving, staying = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]
@@ -103,15 +104,17 @@ def _any_sizes(values: tuple) -> tuple:
 
 
 def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int, several: bool) -> _State:
-    """One position more for every open hypothesis; a sentence is done when nothing open can beat its best finished one,
-    or, if there are to be several, its K-th best."""
+    """Advance every open hypothesis by one position.
+
+    A sentence is finished when no open hypothesis can beat its best finished one or, with `several`, its K-th best.
+    """
     step, B = state.step, tf.shape(state.done)[0]
     here = tf.range(tf.shape(state.slots)[2]) == step  # [T]
     last = tf.where(step > 0, tf.gather(state.open_ids, tf.maximum(step - 1, 0), axis=2), bos)
     slots = tf.where(here, tf.range(K)[:, None], state.slots)
     logits, cache = step_fn(last, step, slots, state.context, state.cache)
     logp, token = _best(tf.cast(logits, tf.float32), 2 * K)  # [B, K, 2K]
-    # 2K candidates of all: even if K of them end, K open ones are left.
+    # 2K candidates: even if K of them end, K remain open.
     best, where = tf.math.top_k(tf.reshape(state.open_logp[..., None] + logp, [B, -1]), 2 * K)
     beam, token = where // tf.shape(logp)[2], tf.gather(tf.reshape(token, [B, -1]), where, batch_dims=1)
     candidates = tf.where(here, token[..., None], tf.gather(state.open_ids, beam, batch_dims=1))  # [B, 2K, T]
@@ -135,9 +138,9 @@ def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, e
 
 
 def _best(logits, n: int):
-    """The n most probable of [..., V], or all V, best first: their log probabilities and ids.
+    """Return log probabilities and ids of the n most probable of [..., V], or all V, best first.
 
-    log p = z - log sum exp z, the sum taken from the largest, whose p is at least 1 / V: one pass in place of the four
+    log p = z - log sum exp z, summed relative to the largest, whose p is at least 1 / V: one pass instead of the four
     of a log-softmax.
     """
     z, ids = _top(logits, min(n, logits.shape[-1]))
@@ -146,9 +149,9 @@ def _best(logits, n: int):
 
 
 def _top(values, n: int):
-    """`tf.math.top_k`, looking through no more than the n blocks of largest maxima.
+    """Compute `tf.math.top_k` by searching only the n blocks with the largest maxima.
 
-    The best 8 of 512 x 37,000 numbers take 12 ms of a core in place of 100, of 512 x 4,000 numbers 4 in place of 13.
+    The best 8 of 512 x 37,000 numbers take 12 ms of a core instead of 100; of 512 x 4,000 numbers 4 instead of 13.
     """
     *axes, V = values.shape
     size = next((size for size in range(math.isqrt(V // 2), 2 * n, -1) if V % size == 0), V)
@@ -156,14 +159,14 @@ def _top(values, n: int):
         return tf.math.top_k(values, n)
     blocks = tf.reshape(values, [*tf.unstack(tf.shape(values)[:-1]), V // size, size])
     _, which = tf.math.top_k(tf.reduce_max(blocks, -1), n)
-    which = tf.sort(which)  # in the order of ids, so that of equals the first is taken here, too
+    which = tf.sort(which)  # in the order of ids, so that the first of equals is taken here too
     found, where = tf.math.top_k(tf.reshape(tf.gather(blocks, which, batch_dims=len(axes)),
                                             [*tf.unstack(tf.shape(values)[:-1]), n * size]), n)
     return found, tf.gather(which, where // size, batch_dims=len(axes)) * size + where % size
 
 
 def _answers(state: _State, alpha: float):
-    """The best finished hypothesis, or else the best open one: ids [B, T] and scores [B]."""
+    """Return the best finished hypothesis, or else the best open one: ids [B, T] and scores [B]."""
     finished = state.scores[:, 0] > _NEVER / 2
     ids = tf.where(finished[:, None], state.ids[:, 0], state.open_ids[:, 0])
     open_score = state.open_logp[:, 0] / length_penalty(state.max_length, alpha)
@@ -171,7 +174,7 @@ def _answers(state: _State, alpha: float):
 
 
 def _several(state: _State, alpha: float):
-    """The best hypothesis, as `_answers` has it, and the others that finished: ids [B, K, T] and scores [B, K]."""
+    """Return the best hypothesis as in `_answers`, and the other finished ones: ids [B, K, T] and scores [B, K]."""
     best, score = _answers(state, alpha)
     there = state.scores[:, 1:] > _NEVER / 2
     return (tf.concat([best[:, None], tf.where(there[..., None], state.ids[:, 1:], 0)], 1),
@@ -179,10 +182,10 @@ def _several(state: _State, alpha: float):
 
 
 def greedy(logits_fn: Callable, inputs: tf.Tensor, max_length: int, eos: int) -> tf.Tensor:
-    """The most probable token at every step, without cache or beam: what `beam_search` is checked against.
+    """Decode the most probable token at every step, without cache or beam; the reference for `beam_search`.
 
     Args:
-      logits_fn: (inputs, targets [B, T]) -> [B, T, V], as a teacher-forced model gives them.
+      logits_fn: (inputs, targets [B, T]) -> [B, T, V], as returned by a teacher-forced model.
 
     Returns:
       ids [B, max_length], ended by `eos` or padded with 0.

@@ -1,4 +1,4 @@
-"""A trained Transformer at work: beam search with a key/value cache, text in and text out, and batches of lines."""
+"""Inference with a trained Transformer: cached beam search, text to text, and batches of lines."""
 import concurrent.futures
 import dataclasses
 import functools
@@ -13,18 +13,21 @@ from keras_models.core.layers import by_name
 from keras_models.text import attention_maps, decoding
 from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
 
-# Batches that `predict` decodes at once on a CPU, each by its part of the cores. A step of a small model is hundreds of
-# operations too short to be divided: 1,000 captions (d_model 128) took two cores 12.3 s one batch after another, 9.8 s
-# two at once with both cores for each, and 7.5 s with one core for each.
+# Batches `predict` decodes concurrently on a CPU, each on its part of the cores. A step of a small model is hundreds of
+# operations too short to be parallelised: 1,000 captions (d_model 128) took two cores 12.3 s with one batch at a time,
+# 9.8 s with two batches on both cores each, and 7.5 s with two batches on one core each.
 MAX_CONCURRENT_BATCHES = min(4, os.cpu_count() or 1)
 
 
 @dataclasses.dataclass
 class Inference:
-    """How a trained model is asked (section 6.1): beam search with length penalty `alpha`, answers at most
-    `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are read."""
+    """Inference settings (section 6.1): beam search with length penalty `alpha`.
+
+    Outputs are at most `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are
+    read.
+    """
     beam_size: int = 4  # hypotheses kept at every step; 1 is greedy decoding
-    alpha: float = 0.6  # length penalty: 0 is none
+    alpha: float = 0.6  # length penalty; 0 disables it
     extra_length: int = 50
     max_input_length: int = 256
 
@@ -37,7 +40,7 @@ class Translator:
     """Beam search over a trained model's layers (Vaswani et al. 6.1).
 
     Args:
-      nets: as `transformer.build` makes them.
+      nets: as returned by `transformer.build`.
     """
 
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference):
@@ -45,19 +48,20 @@ class Translator:
         self.config, self.inference = config, inference
 
     def __call__(self, inputs, pack: bool = False, several: bool = False):
-        """Beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
+        """Decode with beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
 
         Args:
           inputs: [B, S] ids ending in EOS, padded.
-          pack, several: as `decoding.beam_search` has them; the first for what XLA does not compile.
+          pack, several: as in `decoding.beam_search`; the first only without XLA.
 
         Returns:
-          ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability over the length penalty.
+          ids [B, S + extra_length] ended by EOS or padded, and scores [B], log probability divided by the length
+          penalty.
         """
         c, asked = self.config, self.inference
         lengths = tf.reduce_sum(tf.cast(inputs != PAD, tf.int32), 1)
         T = (inputs.shape[1] if inputs.shape[1] is not None else tf.shape(inputs)[1]) + asked.extra_length
-        source = [tuple(tf.transpose(x, [0, 2, 1, 3]) for x in pair)  # [B, h, S, d_k], as products want them
+        source = [tuple(tf.transpose(x, [0, 2, 1, 3]) for x in pair)  # [B, h, S, d_k], the order of the products
                   for pair in self.stacks.source_keys_values(self.stacks.encoder(inputs))]
         cache = [tuple(tf.zeros([tf.shape(inputs)[0], c.h, 0 if pack else T, asked.beam_size, d])
                        for d in (c.d_k, c.d_v)) for _ in range(c.N)]
@@ -66,7 +70,7 @@ class Translator:
             lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack, several)
 
     def hypotheses(self, inputs):
-        """The same search, and the K best that ended: ids [B, K, S + extra_length] and scores [B, K], best first."""
+        """Return the K best finished hypotheses of the same search: ids [B, K, S + extra_length] and scores [B, K]."""
         return self(inputs, several=True)
 
     def _weights(self) -> '_Weights':
@@ -76,11 +80,11 @@ class Translator:
             for n in range(self.config.N)])
 
     def _step(self, weights, pack, ids, step, slots, context, cache):
-        """One position for every beam: [B, K] ids at `step` -> [B, K, vocab_size] logits and the longer cache.
+        """Advance every beam by one position: [B, K] ids at `step` -> [B, K, vocab_size] logits and the extended cache.
 
-        The K beams of a sentence are K query positions, to the source and to the K slots of every position alike: so
-        neither is copied when beams change places. A mask leaves each beam the slots that are its own. Keys and values
-        of every layer's self-attention are [B, h, t, K, d] for t positions.
+        The K beams of a sentence are K query positions, to the source as well as to the K slots of every position, so
+        neither is copied when beams change places. A mask restricts each beam to its own slots. Keys and values of
+        every layer's self-attention are [B, h, t, K, d] for t positions.
         """
         c, (source, mask) = self.config, context
         stacks, longer = self.stacks, []
@@ -90,7 +94,7 @@ class Translator:
         own = tf.reshape(own, [B, 1, K, t * K])
 
         def attend(name, q, k, v, mask):
-            """q [B, h, K, d_k] against k, v [B, h, M, d]: `Stacks.multi_head`, its axes in another order."""
+            """Attend from q [B, h, K, d_k] to k, v [B, h, M, d]: `Stacks.multi_head` with its axes in another order."""
             z = tf.matmul(q, k, transpose_b=True) * c.d_k ** -0.5
             weights = tf.nn.softmax(z + tf.where(mask, 0.0, -1e9))
             return stacks.layers[f'{name}/W_O'](tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]))
@@ -112,19 +116,19 @@ class Translator:
 
 
 class _Weights(NamedTuple):
-    """What a search makes of the layers' weights once, so that its steps take less.
+    """Weights rearranged once per search, so that its steps take less time.
 
     Attributes:
-      words: [d_model, vocab_size], the embedding. Products of 128 rows by it take 24 ms in place of 39, of 16 rows 6 in
-        place of 20, where it is 37,000 words; transposing takes 60.
-      self_attention: [d_model, h (2 d_k + d_v)] a layer, W_Q, W_K and W_V side by side: 1.6 ms in place of 2.6.
+      words: [d_model, vocab_size], the transposed embedding. With 37,000 words, products of 128 rows with it take 24 ms
+        instead of 39, of 16 rows 6 instead of 20; transposing takes 60.
+      self_attention: [d_model, h (2 d_k + d_v)] per layer, W_Q, W_K and W_V side by side: 1.6 ms instead of 2.6.
     """
     words: tf.Tensor
     self_attention: list[tf.Tensor]
 
 
 def _written(cache, step, new):
-    """`cache` [B, h, T, K, d] with `new` [B, h, K, d] at position `step`."""
+    """Return `cache` [B, h, T, K, d] with `new` [B, h, K, d] at position `step`."""
     B, h, T, *_ = tf.unstack(tf.shape(cache))
     rows = tf.reshape(cache, [B * h * T, -1])
     rows = tf.tensor_scatter_nd_update(rows, (tf.range(B * h) * T + step)[:, None], tf.reshape(new, [B * h, -1]))
@@ -137,14 +141,15 @@ class Translation(tf.Module):
     Signatures:
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n], and what the tokenizer adds.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
-      explore: `text` [n] -> `alternatives` and `scores` [n, K], all hypotheses of the beam that ended, best first, then
-        '' and -inf; `source` [n, S] and `target` [n, T], the subwords of line and best answer, '' behind their end; and
-        `attention` [n, T, S], where the decoder looked in the source as it wrote each, mean of layers and heads.
+        explore: `text` [n] -> `alternatives` and `scores` [n, K], all finished hypotheses of the beam, best first, then
+          '' and -inf; `source` [n, S] and `target` [n, T], subwords of the line and the best output, padded with '';
+          and `attention` [n, T, S], the decoder's attention to the source for each, averaged over layers and heads.
 
-    Functions, for callers that batch by themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the
-    same in shapes that XLA can compile, and `answer`.
-    `truncated` is true where a line had more than `max_input_length` subwords and only its beginning was translated;
-    `predict` below translates such lines in parts. An empty line stays empty.
+      Functions for callers that batch themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the
+        same in
+      shapes XLA can compile, and `answer`. `truncated` is true for a line of more than `max_input_length` subwords, of
+      which only the beginning was translated; `predict` below translates such lines in parts. An empty line stays
+      empty.
     """
 
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer,
@@ -155,7 +160,7 @@ class Translation(tf.Module):
         self.decode = self.decode_fixed if jit else tf.function(lambda ids: self._decode(ids, pack=True), [ids],
                                                                 autograph=False)
         self.nets = by_name(nets)
-        self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # the second is what a SavedModel must track
+        self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # a SavedModel must track the second
         self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length
 
@@ -164,21 +169,21 @@ class Translation(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
     def encode(self, text):
-        """Lines -> ids [n, S] ending in EOS, padded, and whether each had to be cut."""
+        """Map lines to ids [n, S] ending in EOS, padded, and whether each was truncated."""
         ids = self._tokenizer.tokenize(text)
         truncated = ids.row_lengths() > self._max_input_length
         cut = tf.concat([ids[:, :self._max_input_length - 1], tf.fill([tf.shape(text)[0], 1], EOS)], 1)
         return {'ids': _choose(truncated, cut, ids).to_tensor(PAD), 'truncated': truncated}
 
     def _decode(self, ids, pack: bool = False):
-        """Ids [n, S] -> the best hypothesis' ids [n, S + extra_length] and score [n]."""
+        """Map ids [n, S] to the best hypothesis' ids [n, S + extra_length] and score [n]."""
         best, score = self._translator(ids, pack)
         return {'ids': best, 'score': score}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
                                   tf.TensorSpec([None, None], tf.int32, 'ids')], autograph=False)
     def answer(self, text, ids):
-        """What is answered to lines for which these ids were found."""
+        """Return the outputs for lines and their decoded ids."""
         return self._tokenizer.answer(text, ids)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text')], autograph=False)
@@ -211,35 +216,36 @@ class Translation(tf.Module):
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer, jit: bool) -> tf.Module:
-    """What is exported: text in, text out. See `Translation`."""
+    """Return the exported module: text in, text out; see `Translation`."""
     return Translation(nets, config, inference, tokenizer, jit)
 
 
 def _choose(condition, ragged_true, ragged_false):
-    """Row by row one of two ragged tensors."""
+    """Select rows from one of two ragged tensors."""
     both = tf.concat([ragged_true, ragged_false], 0)
     rows = tf.range(tf.shape(condition)[0])
     return tf.gather(both, tf.where(condition, rows, rows + tf.shape(condition)[0]))
 
 
 def predict(model, lines: Sequence[str], batch_size: int = 128, jit: bool = False) -> list[dict]:
-    """Translates lines with a loaded SavedModel, in order.
+    """Translate lines with a loaded SavedModel, in order.
 
-    Lines of like length go together. A line longer than the model takes is cut at the blank nearest its middle until it
-    fits.
+    Lines of similar length share batches. A line longer than the model accepts is split at the space nearest its middle
+    until it fits.
 
     Args:
-      model: what `tf.saved_model.load` gives for an exported `Translation`.
+      model: as loaded by `tf.saved_model.load` from an exported `Translation`.
       lines: text without line ends.
-      batch_size: of 128 rather than 64, a small model (d_model 128) took 0.83 of the processor time for 1,000 lines.
-      jit: compile decoding by XLA. A new shape is compiled anew, so batches then have 1, 8 or `batch_size` rows and a
+      batch_size: with 128 instead of 64, a small model (d_model 128) took 0.83 of the processor time for 1,000 lines.
+      jit: compile decoding with XLA. Every new shape is compiled, so batches then have 1, 8 or `batch_size` rows and a
         length that is a multiple of 16.
 
     Returns:
-      A dict a line: `answers`, the one translation, `score` (of a line in parts: their sum), `parts`, and what else the
-      model says of it (`well_formed`, say) if it does of every part.
+      A dict per line: `answers`, the single translation, `score` (summed over the parts of a split line), `parts`, and
+        the
+      model's further outputs (such as `well_formed`), true if they are for every part.
     """
-    if jit and not hasattr(model, 'compiled'):  # once a model, not once a block of lines
+    if jit and not hasattr(model, 'compiled'):  # once per model, not per block of lines
         model.compiled = tf.function(lambda ids: model.decode_fixed(ids), autograph=False, jit_compile=True)
     max_concurrent_batches = 1 if tf.config.list_physical_devices('GPU') else MAX_CONCURRENT_BATCHES
     results: list[dict] = [{'answers': [''], 'score': 0.0, 'parts': 0} for _ in lines]
@@ -248,7 +254,7 @@ def predict(model, lines: Sequence[str], batch_size: int = 128, jit: bool = Fals
         (number, (), line) for number, line in enumerate(lines) if line.strip()]
     with concurrent.futures.ThreadPoolExecutor(max_concurrent_batches) as pool:
         while todo:
-            todo.sort(key=lambda item: len(item[2]), reverse=True)  # in the end none waits long for another
+            todo.sort(key=lambda item: len(item[2]), reverse=True)  # so that the last batches are short
             batches = [todo[start:start + batch_size] for start in range(0, len(todo), batch_size)]
             todo = []
             for found, halves in pool.map(lambda batch: _asked(model, batch, batch_size if jit else None), batches):
@@ -265,10 +271,10 @@ def predict(model, lines: Sequence[str], batch_size: int = 128, jit: bool = Fals
 
 
 def _asked(model, batch: list[tuple], rows: int | None) -> tuple[list[tuple], list[tuple]]:
-    """What is answered to a batch of (number, part, line), see `_answers`; and the halves of lines that are too long.
+    """Return the outputs for a batch of (number, part, line), see `_answers`; and halves of lines that are too long.
 
     Args:
-      rows: of which compiled decoding is given as many, if they are not few; None if it is not to be compiled.
+      rows: compiled decoding pads batches to this many rows, unless they are small; None if it is not compiled.
     """
     encoded = model.encode(tf.constant([line for _, _, line in batch]))
     ids = encoded['ids'].numpy()
@@ -277,7 +283,7 @@ def _asked(model, batch: list[tuple], rows: int | None) -> tuple[list[tuple], li
         if cut and len(line) > 1:
             left, right = _halves(line)
             halves += [(number, (*part, 0), left), (number, (*part, 1), right)]
-        elif ids[row, 0] != EOS:  # else nothing the model can see is in it
+        elif ids[row, 0] != EOS:  # otherwise the line has no known subword
             kept.append(row)
     if not kept:
         return [], halves
@@ -287,8 +293,8 @@ def _asked(model, batch: list[tuple], rows: int | None) -> tuple[list[tuple], li
 
 
 def _answers(model, asked: list[tuple], decoded: dict) -> list[tuple]:
-    """What is answered to (number, part, line)s: (number, part, text, score, whatever else is said of it)."""
-    ids = decoded['ids'][:len(asked)]  # without the rows that filled up the batch
+    """Return (number, part, text, score, further outputs) for each (number, part, line)."""
+    ids = decoded['ids'][:len(asked)]  # without the padding rows
     if hasattr(model, 'answer'):
         answer = model.answer(tf.constant([line for _, _, line in asked]), ids)
     else:  # exported by an earlier version
@@ -307,9 +313,9 @@ def _halves(line: str) -> tuple[str, str]:
 
 
 def _pad(ids: tf.Tensor, rows: int) -> tf.Tensor:
-    """Up to `rows` rows, with sentences of EOS alone, and a length that is a multiple of 16."""
+    """Pad to at most `rows` rows with sentences of only EOS, and to a length that is a multiple of 16."""
     n, length = ids.shape
-    rows = next(size for size in (1, 8, rows) if n <= size)  # few shapes, and one line does not pay for a batch
+    rows = next(size for size in (1, 8, rows) if n <= size)  # few shapes, and single lines stay cheap
     ids = tf.pad(ids, [[0, rows - n], [0, -length % 16]], constant_values=PAD)
     blank = tf.concat([tf.fill([rows - n, 1], EOS), tf.fill([rows - n, ids.shape[1] - 1], PAD)], 1)
     return tf.concat([ids[:n], blank], 0)

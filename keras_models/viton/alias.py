@@ -1,8 +1,8 @@
 """The ALIAS generator: section 3.4, figures 4, 5 and 12, appendix A.2.
 
-Of the person without clothes I_a, the pose P and the warped garment W(c, theta) it makes the picture, led by the parse:
-`S` in 7 groups (`GROUPS`), `S_div`, where the part of the upper clothing that the warped garment leaves bare is an
-eighth class, and that part alone, `M_misalign`.
+It generates the image from the person without clothes I_a, the pose P and the warped garment W(c, theta), guided by the
+parse: `S` in 7 groups (`GROUPS`); `S_div`, where the part of the upper clothing left bare by the warped garment is an
+eighth class; and that part alone, `M_misalign`.
 """
 import dataclasses
 import math
@@ -25,14 +25,14 @@ from keras_models.viton.layers import (
     mean_of_places,
 )
 
-CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the last one's size
-MASKED = 5  # so many of them standardise the misaligned region apart (A.2)
-INPUTS = 9  # I_a, P and W(c, theta)
-INJECTED = 16  # channels they are brought to before each ResBlk but the first, which sees nothing else
+CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the previous size
+MASKED = 5  # number of ResBlks that standardise the misaligned region separately (A.2)
+INPUTS = 9  # channels of I_a, P and W(c, theta)
+INJECTED = 16  # channels to which they are convolved before each ResBlk but the first, which has no other input
 HIDDEN = 128  # channels between the parse and gamma and beta
 GROUPS = ('background', 'lower body, face, feet', 'upper', 'hair', 'left arm', 'right arm', 'noise')
-STEP = 2 ** (len(CHANNELS) - 1)  # of the first ResBlk
-MULTIPLE = STEP // 2  # a side's; 192 is one pixel and a half of the first maps, which have two then, and later are cut
+STEP = 2 ** (len(CHANNELS) - 1)  # scale of the first ResBlk
+MULTIPLE = STEP // 2  # of sides; at 192 the first maps, of 1.5 pixels, get two and are cropped later
 
 # Where the authors' code differs from the paper.
 PRESETS: dict[str, dict] = {
@@ -44,19 +44,20 @@ PRESETS: dict[str, dict] = {
 
 @dataclasses.dataclass
 class Config:
-    """Figure 12 by default. `size`: height and width of the picture; `width` multiplies every channel count but those
-    of inputs, classes and picture.
+    """Figure 12 by default.
 
-    `last_classes`: of the parse that modulates where no mask is used: 8 is S_div, 7 is S. `noise`: every activation to
-    be standardised gets a map of noise first, times a learned scale a channel. `spectral_norm`: on all convolutions
-    (A.2), or on those of the ResBlks that are not their normalisation's. `epsilon_of`: what keeps (7) from zero is
-    added to the variance of the region, or to that of a picture which has the region's mean everywhere else, so that
-    it weighs the more the smaller the region is. `slope` of the rectifiers below zero. `shortcut_relu`: the learned
-    shortcut has one as well (figure 4b). `output_relu`: so has the last convolution. `masked`: so many ResBlks
-    standardise the misaligned region apart; none do in VITON-HD*, to which table 1 compares. From `lambda_FM` on:
-    training's, of appendix A.3; but for `lambda_L1`, the weight of the mean absolute difference to the true picture,
-    which is for runs too small to learn by the others alone. `feature_weights`: of the five layers of eq. (16), which
-    knows none; SPADE's are 1/32, 1/16, 1/8, 1/4 and 1.
+    `size`: height and width of the image; `width` multiplies every channel count except inputs, classes and image.
+
+    `last_classes`: classes of the parse that modulates without a mask: 8 is S_div, 7 is S. `noise`: add noise, times a
+    learned scale per channel, to every activation before standardisation. `spectral_norm`: on all convolutions (A.2),
+    or on those of ResBlks outside their normalisation. `epsilon_of`: epsilon in (7) is added to the variance of the
+    region, or to the variance of an image that has the region's mean elsewhere, so that it weighs more in smaller
+    regions. `slope`: of the rectifiers below zero. `shortcut_relu`: the learned shortcut has a rectifier too (figure
+    4b). `output_relu`: so has the last convolution. `masked`: number of ResBlks that standardise the misaligned region
+    separately; 0 in VITON-HD*, the baseline of table 1. Keys from `lambda_FM` on are for training (appendix A.3),
+    except `lambda_L1`, the weight of the mean absolute difference to the true image, for runs too small to learn from
+    the other losses alone. `feature_weights`: of the five layers of eq. (16), which has none; SPADE's are 1/32, 1/16,
+    1/8, 1/4 and 1.
     """
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
@@ -73,17 +74,17 @@ class Config:
     lambda_percept: float = 10.0  # weight of the perceptual loss
     feature_weights: list[float] = dataclasses.field(default_factory=lambda: [1.0] * 5)
     lambda_L1: float = 0.0
-    learning_rate: float = 1e-4  # of the generator
+    learning_rate: float = 1e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
-    beta_1: float = 0.0  # of both Adam optimizers
-    beta_2: float = 0.9  # of both Adam optimizers
+    beta_1: float = 0.0  # beta_1 of both Adam optimizers
+    beta_2: float = 0.9  # beta_2 of both Adam optimizers
 
     def __post_init__(self):
-        check_size(self.size, MULTIPLE, f'the picture is doubled {len(CHANNELS) - 1} times')
+        check_size(self.size, MULTIPLE, f'the image is doubled {len(CHANNELS) - 1} times')
 
 
 class Shape(NamedTuple):
-    """Of a ResBlk. `step`: it works at 1 / step of the picture's size. A shortcut is learned if channels change."""
+    """Shape of a ResBlk at 1 / `step` of the image's size. The shortcut is learned if channels change."""
     name: str
     step: int
     before: int
@@ -101,7 +102,7 @@ class Shape(NamedTuple):
 
 
 def blocks(config: Config) -> Iterator[Shape]:
-    """Figure 12's, in order."""
+    """Yield figure 12's ResBlks, in order."""
     before = even(CHANNELS[0], config.width)
     for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
         yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, level < config.masked,
@@ -110,9 +111,9 @@ def blocks(config: Config) -> Iterator[Shape]:
 
 
 def noise_map(seed, batch, height: int, width: int):
-    """Standard normal noise [batch, height, width, 1], a pure function of the seed, int32 [2].
+    """Return standard normal noise [batch, height, width, 1], a pure function of the seed, int32 [2].
 
-    By Box and Muller from whole numbers: those are the same whether XLA compiles or not, floats are not.
+    It is made by Box and Muller from integers, which are the same with and without XLA, unlike random floats.
     """
     n = batch * height * width
     words = tf.random.stateless_uniform([(n + 1) // 2], seed, None, None, tf.uint64, alg='philox')
@@ -123,11 +124,11 @@ def noise_map(seed, batch, height: int, width: int):
 
 
 def standardise(h, region, config: Config):
-    """Eqs. (6) and (7): mean 0 and deviation 1 in a region, and 0 elsewhere.
+    """Standardise h [B, H, W, C] by eqs. (6) and (7): mean 0 and deviation 1 in a region, and 0 elsewhere.
 
-    h: [B, H, W, C]; region: [B, H, W, 1], 1 in it and 0 elsewhere.
+    region: [B, H, W, 1], 1 inside and 0 outside.
     """
-    dtype, h, region = h.dtype, tf.cast(h, tf.float32), tf.cast(region, tf.float32)  # sums of many need the digits
+    dtype, h, region = h.dtype, tf.cast(h, tf.float32), tf.cast(region, tf.float32)  # long sums need the precision
     share = mean_of_places(region)
     share = tf.where(share == 0, 1.0, share)  # |Omega| over all pixels
     mu = mean_of_places(h * region) / share
@@ -141,8 +142,8 @@ class AliasNorm(keras.layers.Layer):
     """ALIAS normalisation (figure 5).
 
     Args:
-      shape: of the ResBlk it is in.
-      site: its full name, which tells its noise from that of the others.
+        shape: of its ResBlk.
+        site: its full name, which distinguishes its noise.
     """
 
     def __init__(self, config: Config, shape: Shape, channels: int, site: str):
@@ -158,9 +159,9 @@ class AliasNorm(keras.layers.Layer):
             self.noise_scale = self.add_weight('noise_scale', [shape[-1]], initializer='zeros')
 
     def call(self, h, parse, M_misalign, seed, training=None):
-        """Eq. (5). h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
+        """Apply eq. (5): h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
         if self.config.noise:
-            with tf.control_dependencies([h]):  # else all blocks' noise is made first, and kept
+            with tf.control_dependencies([h]):  # otherwise all blocks' noise is made first and kept
                 noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
                 noise = tf.cast(noise, h.dtype) * self.noise_scale
             h += noise
@@ -168,10 +169,10 @@ class AliasNorm(keras.layers.Layer):
             h = standardise(h, M_misalign, self.config) + standardise(h, 1 - M_misalign, self.config)
         else:
             h = instance_norm(h)
-        with tf.control_dependencies([h]):  # else gamma and beta of all blocks are worked out first, and kept
+        with tf.control_dependencies([h]):  # otherwise gamma and beta of all blocks are computed first and kept
             parse = tf.identity(parse)
         shared = self.shared(parse, training=training)
-        # Not h * (1 + gamma): TensorFlow 2.15 aborts when it fuses a convolution with adding a scalar.
+        # Not h * (1 + gamma): TensorFlow 2.15 crashes when it fuses a convolution with a scalar addition.
         return h + h * self.gamma(shared, training=training) + self.beta(shared, training=training)
 
 
@@ -192,7 +193,7 @@ class ResBlk(keras.layers.Layer):
             self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s')
 
     def call(self, h, parse, M_misalign, seed, training=None):
-        """See `AliasNorm`."""
+        """Apply the block; see `AliasNorm`."""
         def normal(norm, x):
             return norm(x, parse, M_misalign, seed, training=training)
 
@@ -202,18 +203,18 @@ class ResBlk(keras.layers.Layer):
         if self.learned:
             shortcut = normal(self.norm_s, h)
             shortcut = self.conv_s(relu(shortcut) if self.config.shortcut_relu else shortcut, training=training)
-            with tf.control_dependencies([shortcut]):  # likewise for the two branches
+            with tf.control_dependencies([shortcut]):  # same for the two branches
                 h = tf.identity(h)
         h = self.conv_0(relu(normal(self.norm_0, h)), training=training)
         return shortcut + self.conv_1(relu(normal(self.norm_1, h)), training=training)
 
 
 def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model: a dict of `inputs` [B, H, W, 9]: I_a, P and W(c, theta) in [-1, 1]; `S` [B, H, W, 7] in the
-    order of GROUPS; `S_div` [B, H, W, 8], where 'upper' is what the garment covers and the last is M_misalign;
-    `M_misalign` [B, H, W, 1]; and `seed` int32 [2] -> picture [B, H, W, 3] in [-1, 1].
+    """Return the functional model: a dict of inputs -> image [B, H, W, 3] in [-1, 1].
 
-    A seed fixes the noise, so the same gives the same picture; without `noise` it changes nothing.
+    Inputs are `inputs` [B, H, W, 9]: I_a, P and W(c, theta) in [-1, 1]; `S` [B, H, W, 7] in the order of GROUPS;
+    `S_div` [B, H, W, 8], where 'upper' is the part the garment covers and the last class is M_misalign; `M_misalign`
+    [B, H, W, 1]; and `seed` int32 [2]. The seed fixes the noise; without `noise` it has no effect.
     """
     height, width = config.size
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
@@ -236,7 +237,7 @@ def build(config: Config) -> dict[str, keras.Model]:
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every convolution's output, parameters and multiply-adds, in closed form, and the scales of the noise."""
+    """Return every convolution's output, parameters and multiply-adds, in closed form, and the scales of the noise."""
     found = []
     hidden = even(HIDDEN, config.width)
     for level, block in enumerate(blocks(config)):
@@ -262,10 +263,10 @@ def costs(config: Config) -> list[Cost]:
 
 
 def parameters(config: Config) -> int:
-    """Number of parameters, in closed form; what spectral normalisation keeps is none."""
+    """Return the number of parameters, in closed form, without the state of spectral normalisation."""
     return sum(cost.parameters for cost in costs(config))
 
 
 def macs(config: Config) -> int:
-    """Multiply-adds of one picture's forward pass."""
+    """Return the multiply-adds of one image's forward pass."""
     return sum(cost.macs for cost in costs(config))

@@ -1,7 +1,7 @@
-"""Figure 3 of VITON-HD: three networks asked as one graph.
+"""Figure 3 of VITON-HD: three networks run as one graph.
 
 The segmentation generator predicts the parse (3.2), the geometric matching module warps the garment (3.3), and the
-ALIAS generator makes the picture (3.4).
+ALIAS generator makes the image (3.4).
 """
 import dataclasses
 from typing import Any, Literal
@@ -15,12 +15,12 @@ from keras_models.viton import alias, geometric_matching, geometry, segmentation
 
 PARTS = {'segmentation': segmentation, 'geometric_matching': geometric_matching, 'alias': alias}
 CLASSES = segmentation.CLASSES
-UPPER = 3  # of the classes of S
-# The classes that make each of `alias.GROUPS`.
+UPPER = 3  # class of S
+# Classes in each of `alias.GROUPS`.
 GROUPED = ((0,), (2, 4, 7, 8, 9, 10, 11), (3,), (1,), (5,), (6,), (12,))
-# Beside those of the three networks.
+# Presets of the chain, beside those of the networks.
 PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}}
-# Of CLASSES, for people to look at.
+# Display colours of CLASSES.
 COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220), (70, 70, 150), (250, 150, 110),
                     (250, 110, 150), (120, 190, 110), (70, 150, 90), (200, 200, 60), (160, 160, 40), (150, 90, 190),
                     (200, 200, 200)], np.uint8)
@@ -28,13 +28,15 @@ COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220)
 
 @dataclasses.dataclass
 class Config:
-    """`size`: height and width of pictures, the data's if empty. The parse is predicted and the warp found at `low`
-    (4.1). `segmentation`, `geometric_matching` and `alias` hold keys of the networks' own, over those of the preset.
+    """Settings of the whole chain.
 
-    `trainable_networks`: which of the three a run trains. One that trains the ALIAS generator, the last, or nothing
-    holds all three, so that it can be exported; any other holds what it trains. `features`: published weights of
-    VGG-19, or a run of its own, for the perceptual loss. `levels`: how the picture's numbers become whole ones, to the
-    nearest or, as the authors save theirs, cut off.
+    `size`: height and width of images, by default the data's. The parse and the warp are predicted at `low` (4.1).
+    `segmentation`, `geometric_matching` and `alias` hold keys of the networks, which override the preset.
+
+    `trainable_networks`: which of the three a run trains. A run that trains the ALIAS generator, the last, or nothing
+    holds all three, so that it can be exported; any other holds only what it trains. `features`: published weights of
+    VGG-19, or a run of it, for the perceptual loss. `levels`: how outputs become whole levels: rounded or, as the
+    authors save theirs, truncated.
     """
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] | None = None
@@ -54,7 +56,7 @@ class Config:
 
 
 def preset_values(config: Config) -> dict[str, dict[str, Any]]:
-    """What the presets differ in, networks' keys as `alias.noise`: key -> value of each preset and of this `config`."""
+    """Return the keys in which presets differ, such as `alias.noise`: key -> value in each preset and in `config`."""
     found = {preset: _values(Config(**{**own, 'preset': preset, 'low': config.low, 'size': config.size}))
              for preset, own in PRESETS.items()}
     found['this run'] = _values(config)
@@ -72,34 +74,34 @@ def _values(config: Config) -> dict[str, Any]:
 
 
 def part(config: Config, name: str) -> Any:
-    """The configuration of one of the networks.
+    """Return the configuration of one of the networks.
 
     Raises:
-      ValueError: a key is unknown, or a value is not the network's.
+      ValueError: a key is unknown, or a value is invalid.
     """
     module, own = PARTS[name], getattr(config, name)
     known = {field.name for field in dataclasses.fields(module.Config)} - {'preset', 'size'}
     if unknown := {*own} - known:
-        raise ValueError(f'{name}.{min(unknown)}: there is no such key; there are {", ".join(sorted(known))}')
+        raise ValueError(f'{name}.{min(unknown)}: there is no such key; known keys: {", ".join(sorted(known))}')
     values = {**module.PRESETS[config.preset], **own, 'preset': config.preset}
     size = config.size if name == 'alias' else config.low
     return module.Config(**values, **({'size': size} if size else {}))
 
 
 def pixels(picture, levels: Literal['rounded', 'truncated'] = 'rounded') -> tf.Tensor:
-    """Levels of [-1, 1] -> uint8, see `Config`."""
-    if levels == 'truncated':  # in the authors' order, whose float32 decides at whole numbers
+    """Convert levels in [-1, 1] to uint8, see `Config`."""
+    if levels == 'truncated':  # in the authors' order of operations, because float32 rounding matters at whole numbers
         return tf.cast(tf.clip_by_value((picture + 1) * 0.5 * 255, 0, 255), tf.uint8)
     return tf.cast(tf.round(127.5 * (tf.clip_by_value(picture, -1, 1) + 1)), tf.uint8)
 
 
 def noise(seed, shape):
-    """1 where a standard normal draw is over 1, else 0: what the authors' code gives the segmentation generator."""
+    """Return 1 where a standard normal draw exceeds 1, else 0: the authors' noise for the segmentation generator."""
     return tf.cast(tf.random.stateless_normal(shape, seed, alg='philox') > 1, tf.float32)
 
 
 def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str, tf.Tensor]:
-    """What the segmentation generator is given, at its size: X of eq. (10), and noise."""
+    """Return the segmentation generator's inputs at its size: X of eq. (10), and noise."""
     cloth = given['cloth'] * given['cloth_mask'] if 'cloth_mask' in own.inputs else given['cloth']
     full = {**given, 'cloth': cloth, 'agnostic_parse': tf.one_hot(given['agnostic_parse'], CLASSES)}
     low = {name: resizing.bilinear(full[name], *own.size) for name in own.inputs if name != 'noise'}
@@ -109,31 +111,31 @@ def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str
 
 
 def segment(net: keras.Model, config: Config, given: dict, seed) -> tf.Tensor:
-    """(b) of figure 3: S^ [B, H, W, 13], 1 at a place's class and 0 elsewhere."""
+    """Predict S^ [B, H, W, 13], (b) of figure 3, as one-hot classes."""
     own = part(config, 'segmentation')
     assert config.size
     inputs = segmentation_inputs(own, given, seed)
     scores = segmentation.probabilities(tf.cast(net({**inputs, 'seed': seed}, training=False), tf.float32), own)
-    # Edges of enlarged pixels are stairs; a blur makes them lines again.
+    # Enlarged pixels have jagged edges, which a blur smooths.
     scores = geometry.gaussian_blur(resizing.bilinear(scores, *config.size))
     return tf.one_hot(tf.argmax(scores, -1), CLASSES)
 
 
 def matching_inputs(own: geometric_matching.Config, given: dict, parse_cloth) -> dict[str, tf.Tensor]:
-    """What the geometric matching module is given, at its size. parse_cloth: S_c [B, H, W, 1]."""
+    """Return the geometric matching module's inputs at its size; `parse_cloth` is S_c [B, H, W, 1]."""
     return {name: resizing.nearest(picture, *own.size) for name, picture in (
         ('parse_cloth', parse_cloth), ('pose', given['pose']), ('agnostic', given['agnostic']),
         ('cloth', given['cloth']))}
 
 
 def warp(net: keras.Model, config: Config, given: dict, parse_cloth) -> tuple[tf.Tensor, tf.Tensor]:
-    """(c): the garment and its mask as they lie on the person, see `warped`. parse_cloth: S^_c [B, H, W, 1]."""
+    """Warp the garment and its mask onto the person, (c), see `warped`; `parse_cloth` is S^_c [B, H, W, 1]."""
     theta = net(matching_inputs(part(config, 'geometric_matching'), given, parse_cloth), training=False)
     return warped(config, given, theta)
 
 
 def warped(config: Config, given: dict, theta) -> tuple[tf.Tensor, tf.Tensor]:
-    """W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1]. theta: [B, 2, 5, 5]."""
+    """Return W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1] for theta [B, 2, 5, 5]."""
     assert config.size
     grid = geometric_matching.spline(part(config, 'geometric_matching')).grid(theta, *config.size)
     both = geometry.sample(tf.concat([given['cloth'], given['cloth_mask']], -1), grid)
@@ -141,14 +143,14 @@ def warped(config: Config, given: dict, theta) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def grouped(parse) -> tf.Tensor:
-    """S [B, H, W, 13] -> [B, H, W, 7], the groups the ALIAS generator is told."""
+    """Group S [B, H, W, 13] to [B, H, W, 7], the ALIAS generator's groups."""
     return tf.stack([tf.add_n([parse[..., one] for one in classes]) for classes in GROUPED], -1)
 
 
 def alias_inputs(given: dict, parse, warped, warped_mask) -> dict[str, tf.Tensor]:
-    """What the ALIAS generator is given.
+    """Return the ALIAS generator's inputs.
 
-    parse: S [B, H, W, 13]; what of its garment W(c_m, theta) leaves bare is M_misalign (eq. 4).
+    parse: S [B, H, W, 13]; the part of its garment that W(c_m, theta) leaves bare is M_misalign (eq. 4).
     """
     S = grouped(parse)
     M_misalign = tf.nn.relu(S[..., 2:3] - warped_mask)
@@ -158,21 +160,21 @@ def alias_inputs(given: dict, parse, warped, warped_mask) -> dict[str, tf.Tensor
 
 
 def synthesise(net: keras.Model, given: dict, parse, warped, warped_mask, seed) -> tf.Tensor:
-    """(d): the picture [B, H, W, 3] in [-1, 1]."""
+    """Generate the image, (d): [B, H, W, 3] in [-1, 1]."""
     return net({**alias_inputs(given, parse, warped, warped_mask), 'seed': seed}, training=False)
 
 
 def try_on(nets: dict[str, keras.Model], config: Config, given: dict, seed, parse=None) -> dict[str, tf.Tensor]:
-    """All of figure 3.
+    """Run all of figure 3.
 
     Args:
       given: `agnostic` I_a, `pose` P and `cloth` c [B, H, W, 3] in [-1, 1], `cloth_mask` [B, H, W, 1], and
-        `agnostic_parse` S_a, int [B, H, W], classes; what else is in it is not looked at.
-      seed: int32 [2], of all noise.
-      parse: S [B, H, W, 13], if it is known, as it is where pairs are reconstructed (4.3); else it is predicted.
+            `agnostic_parse` S_a, int [B, H, W], classes; other keys are ignored.
+          seed: int32 [2], of all noise.
+          parse: S [B, H, W, 13] if it is known, as when pairs are reconstructed (4.3); otherwise it is predicted.
 
     Returns:
-      `image` [B, H, W, 3] in [-1, 1], and what led to it: `parse` S^ [B, H, W, 13], `warped` W(c, theta) and
+      `image` [B, H, W, 3] in [-1, 1], and intermediate results: `parse` S^ [B, H, W, 13], `warped` W(c, theta) and
       `warped_mask`.
     """
     parse = segment(nets['segmentation'], config, given, seed) if parse is None else parse

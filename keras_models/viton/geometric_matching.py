@@ -1,7 +1,7 @@
 """The geometric matching module: section 3.3, figure 11, appendix A.2; after CP-VTON's (Wang et al. 2018).
 
-Of the garment's part S^_c of the predicted parse, the pose P, the clothing-agnostic picture I_a and the garment c it
-makes theta, whose thin-plate spline warps c to W(c, theta).
+It predicts theta from the garment region S^_c of the predicted parse, the pose P, the clothing-agnostic image I_a and
+the garment c; the thin-plate spline of theta warps c to W(c, theta).
 """
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from keras_models.core.layers import dense_cost, even
 from keras_models.viton import geometry
 from keras_models.viton.layers import EPSILON, Cost, check_size, convolution_cost
 
-# Figure 11: a convolution's size, stride and channels.
+# Convolutions of figure 11: size, stride and channels.
 EXTRACTOR = ((4, 2, 64), (4, 2, 128), (4, 2, 256), (4, 2, 512), (3, 1, 512), (3, 1, 512))
 REGRESSION = ((4, 2, 512), (4, 2, 256), (3, 1, 128), (3, 1, 64))
 PERSON = {'parse_cloth': 1, 'pose': 3, 'agnostic': 3}  # the first extractor's inputs, in the order of their channels
@@ -32,12 +32,14 @@ PRESETS: dict[str, dict] = {
 
 @dataclasses.dataclass
 class Config:
-    """Figure 11 by default. `size`: height and width the network works at; `width` multiplies every channel count but
-    those of the inputs and of the correlation, one for each place.
+    """Figure 11 by default.
 
-    `order` of normalisation and ReLU in the extractors. `grid`: control points a side; the next two are `Spline`'s.
-    `synchronized`: batch normalisation is over all replicas, which XLA cannot compile. From `lambda_const` on:
-    training's, of appendix A.3.
+    `size`: height and width the network works at; `width` multiplies every channel count except those of the inputs and
+    of the correlation, which has one per position.
+
+    `order`: of normalisation and ReLU in the extractors. `grid`: control points per side; the next two keys are
+    `Spline`'s. `synchronized`: batch normalisation over all replicas, which XLA cannot compile. Keys from
+    `lambda_const` on are for training (appendix A.3).
     """
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
@@ -46,33 +48,31 @@ class Config:
     grid: int = 5
     extent: float = 1.0  # points and pixels lie in [-extent, extent]; below 1 it shows the middle
     control_points: Literal['rows', 'columns'] = 'rows'  # theta's first axis
-    # where coordinates are taken: at the centres of pixels, or corner to corner
+    # coordinates at the centres of pixels, or from corner to corner
     pixels: Literal['centres', 'corners'] = 'centres'
     synchronized: bool = False
     lambda_const: float = 0.04
-    learning_rate: float = 2e-4  # of Adam
-    beta_1: float = 0.5  # of Adam
-    beta_2: float = 0.999  # of Adam
+    learning_rate: float = 2e-4  # learning rate of Adam
+    beta_1: float = 0.5  # beta_1 of Adam
+    beta_2: float = 0.999  # beta_2 of Adam
 
     def __post_init__(self):
         check_size(self.size, SMALLEST, 'the maps are halved five times and more')
         if self.grid < 2:
-            raise ValueError(f'grid must be 2 or more control points a side; it is {self.grid}')
+            raise ValueError(f'grid must be 2 or more control points per side; it is {self.grid}')
 
 
 def spline(config: Config) -> geometry.Spline:
-    """W(c, theta) is `sample(c, spline(config).grid(theta, height, width))`, at any size."""
+    """Return the spline whose grid samples W(c, theta) at any size: `sample(c, grid(theta, height, width))`."""
     return geometry.Spline(config.grid, config.extent, config.control_points, config.pixels)
 
 
 def second_order(theta, spline: geometry.Spline):
-    """L_const, eq. (12): the neighbours of a control point above and below it, and left and right, shall be equally far
-    from it and in one line.
+    """Return L_const, eq. (12), of theta [B, 2, n, n]: [B].
 
-    Slopes are compared cross-multiplied, S(p, p0) = S(p, p1) as dy0 dx1 = dy1 dx0, so that vertical ones stay finite.
-    The sum is over the control points that have all four neighbours.
-
-    theta: [B, 2, n, n] -> [B].
+    The neighbours of a control point above and below it, and left and right of it, should be equally far from it and on
+    one line. Slopes are compared by cross-multiplication, S(p, p0) = S(p, p1) as dy0 dx1 = dy1 dx0, so that vertical
+    ones stay finite. The sum is over control points with all four neighbours.
     """
     n = theta.shape[-1]
     moved = tf.cast(theta, tf.float32) + tf.reshape(tf.constant(spline.P.T, tf.float32), [2, n, n])
@@ -88,7 +88,7 @@ def second_order(theta, spline: geometry.Spline):
 
 
 class Step(NamedTuple):
-    """A convolution of figure 11 and its output's size. All but the extractors' last are normalised."""
+    """A convolution of figure 11 and its output's size; all but the extractors' last are normalised."""
     name: str
     kernel: int
     stride: int
@@ -102,7 +102,7 @@ class Step(NamedTuple):
 
 
 def steps(config: Config) -> Iterator[Step]:
-    """Those of both extractors and of the regression, in order."""
+    """Yield the convolutions of both extractors and of the regression, in order."""
     height, width = config.size
 
     def chain(part, table, maps, height, width):
@@ -117,10 +117,10 @@ def steps(config: Config) -> Iterator[Step]:
 
 
 def correlation(person, cloth):
-    """Every place of one against every place of the other, [B, h, w, C] each.
+    """Correlate every position of one map with every position of the other, [B, h, w, C] each.
 
-    Features have length 1, so a correlation is a cosine. Returns [B, h, w, h w]: at a place of the garment, a channel
-    for each of the person's, which count down the columns.
+    Features have length 1, so correlations are cosines. Returns [B, h, w, h w]: at a position of the garment, one
+    channel for each position of the person, counted down the columns.
     """
     height, width, channels = person.shape[1:]
     person, cloth = (tf.math.l2_normalize(features, -1) for features in (person, cloth))
@@ -130,7 +130,7 @@ def correlation(person, cloth):
 
 
 def _layers(config: Config, step: Step, x, order: str, weights: Callable, gamma: Callable):
-    # SAME pads even sides by 1 all round, as PyTorch's padding=1 does; at sizes of multiples of 64 there are no others.
+    # For even sides SAME pads like PyTorch's padding=1, and multiples of 64 have only even sides.
     x = keras.layers.Conv2D(step.channels, step.kernel, step.stride, 'same', kernel_initializer=weights(),
                             name=step.name)(x)
     if not step.normalised:
@@ -141,10 +141,10 @@ def _layers(config: Config, step: Step, x, order: str, weights: Callable, gamma:
 
 
 def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model: a dict of `parse_cloth` S^_c [B, h, w, 1] in [0, 1] and `pose`, `agnostic` I_a and `cloth`
-    [B, h, w, 3] in [-1, 1] -> theta [B, 2, grid, grid] in (-1, 1), for `spline(config).grid`.
+    """Return the functional model: a dict of inputs -> theta [B, 2, grid, grid] in (-1, 1), for `spline(config).grid`.
 
-    First weights are those of the authors' code.
+    Inputs are `parse_cloth` S^_c [B, h, w, 1] in [0, 1], and `pose`, `agnostic` I_a and `cloth` [B, h, w, 3] in [-1,
+    1]. Initial weights are those of the authors' code.
     """
     given = {name: keras.Input([*config.size, channels], name=name) for name, channels in {**PERSON, **CLOTH}.items()}
 
@@ -161,7 +161,7 @@ def build(config: Config) -> dict[str, keras.Model]:
         return keras.initializers.VarianceScaling(1 / 3, 'fan_in', 'uniform')
     x = follow('regression', correlation(extract('person', PERSON), extract('cloth', CLOTH)), 'norm_relu', uniform,
                keras.initializers.Ones)
-    x = tf.transpose(x, [0, 3, 1, 2])  # the order in which published weights take them
+    x = tf.transpose(x, [0, 3, 1, 2])  # the order of published weights
     x = keras.layers.Dense(2 * config.grid ** 2, 'tanh', kernel_initializer=uniform(), name='regression/linear')(
         tf.reshape(x, [-1, math.prod(x.shape[1:])]))
     theta = tf.reshape(x, [-1, 2, config.grid, config.grid])
@@ -169,8 +169,10 @@ def build(config: Config) -> dict[str, keras.Model]:
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every layer's output, trainable parameters (normalisation counts with its convolution) and multiply-adds, in
-    closed form."""
+    """Return every layer's output, trainable parameters and multiply-adds, in closed form.
+
+    Normalisation is counted with its convolution.
+    """
     found = []
     for step in steps(config):
         if step.name == 'regression/conv1':
@@ -184,10 +186,10 @@ def costs(config: Config) -> list[Cost]:
 
 
 def parameters(config: Config) -> int:
-    """Number of trainable parameters, in closed form."""
+    """Return the number of trainable parameters, in closed form."""
     return sum(cost.parameters for cost in costs(config))
 
 
 def macs(config: Config) -> int:
-    """Multiply-adds of one pair's forward pass, without the warp."""
+    """Return the multiply-adds of one pair's forward pass, without the warp."""
     return sum(cost.macs for cost in costs(config))

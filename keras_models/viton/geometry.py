@@ -1,7 +1,7 @@
-"""What VITON-HD does to pixels between its networks: thin-plate splines, sampling, blurring.
+"""Thin-plate splines, sampling and blurring of images between VITON-HD's networks.
 
-A position is (x, y), -1 and 1 at the outer edges of a picture, so pixel i of n has its centre at (2 i + 1) / n - 1 and
-a position means the same place whatever the size.
+A position is (x, y), with -1 and 1 at the outer edges of an image, so pixel i of n has its centre at (2 i + 1) / n - 1,
+and positions do not depend on the image's size.
 """
 from typing import Literal
 
@@ -10,18 +10,18 @@ import tensorflow as tf
 
 
 class Spline:
-    """The thin-plate spline of the geometric matching module (section 3.3): theta says by how much every control point
-    is moved, and the plane in between is bent as little as can be.
+    """The thin-plate spline of the geometric matching module (section 3.3).
 
-    It interpolates f(p) = a + b x + c y + sum over k of w_k U(|p - P_k|), U(r) = r^2 log r^2, whose coefficients are a
-    matrix, inverted here once, times theta. As f is linear in theta, gradients are finite everywhere.
+    theta moves every control point, and the plane in between is bent as little as possible. It interpolates f(p) = a +
+    b x + c y + sum over k of w_k U(|p - P_k|), U(r) = r^2 log r^2; the coefficients are a matrix, inverted here once,
+    times theta. f is linear in theta, so gradients are finite everywhere.
 
     Args:
-      grid: control points a side.
-      extent: they and the output's pixels lie in [-extent, extent]; less than 1 shows only the middle of a picture.
-      control_points: `theta[:, :, i, j]` moves the one at row i, column j, or (`columns`) at column i, row j.
-      pixels: where the output's pixels lie: at the `centres` of the pixels of a picture, so that theta 0 changes
-        nothing, or with the outermost on the `corners` of the extent.
+      grid: control points per side.
+      extent: control points and output pixels lie in [-extent, extent]; below 1, only the middle of an image is shown.
+      control_points: `theta[:, :, i, j]` moves the point at row i, column j, or (`columns`) at column i, row j.
+      pixels: positions of the output's pixels: at the `centres` of an image's pixels, so that theta 0 changes nothing,
+        or with the outermost on the `corners` of the extent.
     """
 
     def __init__(self, grid: int = 5, extent: float = 1.0, control_points: Literal['rows', 'columns'] = 'rows',
@@ -37,10 +37,10 @@ class Spline:
         self._inverse = inverse  # [grid^2 + 3, grid^2]
 
     def grid(self, theta, height: int, width: int):
-        """The positions a height x width picture is sampled at.
+        """Return the positions at which a height x width image is sampled.
 
         Args:
-          theta: [B, 2, grid, grid], what is added to x and to y of every control point.
+          theta: [B, 2, grid, grid], offsets of x and y of every control point.
 
         Returns:
           [B, height, width, 2].
@@ -50,7 +50,7 @@ class Spline:
         r2 = tf.square(x[..., None] - P_x) + tf.square(y[..., None] - P_y)  # [H, W, grid^2]
         basis = tf.concat([tf.math.xlogy(r2, r2), tf.stack([tf.ones_like(x), x, y], -1)], -1)  # [H, W, grid^2 + 3]
         moved = tf.reshape(tf.cast(theta, tf.float32), [-1, 2, len(self.P)])
-        # In float64, which is left alone where graphs are rewritten to bfloat16: eight bits are not enough for a place.
+        # In float64, which the bfloat16 graph rewriter skips: eight bits are too few for a position.
         coefficients = tf.einsum('kn,bcn->kbc', self._inverse, tf.cast(moved, tf.float64))
         beyond = tf.einsum('hwk,kbc->bhwc', tf.cast(basis, tf.float64), coefficients)
         return tf.stack([x, y], -1) + tf.cast(beyond, tf.float32)
@@ -61,15 +61,15 @@ class Spline:
 
 
 def sample(picture, grid, border: bool = True):
-    """Bilinear interpolation of a picture at positions; gradients flow to both.
+    """Interpolate an image bilinearly at positions; gradients flow to both.
 
-    At 1024 x 768 x 3 it takes a CPU core 58 ms, `tfa.image.resampler` 26; with the gradient by the grid 95 and 82. But
-    that operation XLA cannot compile (this one then takes 16 and 34 ms) and TensorFlow Serving does not know.
+    At 1024 x 768 x 3 it takes a CPU core 58 ms, `tfa.image.resampler` 26; with the gradient for the grid 95 and 82. But
+    XLA cannot compile that operation (this one then takes 16 and 34 ms), and TensorFlow Serving does not have it.
 
     Args:
       picture: [B, h, w, C], sides known and at least 2.
       grid: positions (x, y) [B, H, W, 2].
-      border: positions outside take the nearest pixel of the border; else it is zero out there.
+      border: positions outside use the nearest border pixel; otherwise they are zero.
 
     Returns:
       [B, H, W, C].
@@ -80,7 +80,7 @@ def sample(picture, grid, border: bool = True):
     height, width, channels = picture.shape[1:]
 
     def pixel(position, n):
-        """The pixel before a position, and how far beyond it that is, in pixels."""
+        """Return the pixel before a position, and the distance from it in pixels."""
         at = ((position + 1) * (n - 2 * frame) - 1) / 2 + frame
         at = tf.clip_by_value(at, 0.0, n - 1.0)
         before = tf.minimum(tf.floor(at), n - 2.0)
@@ -94,18 +94,18 @@ def sample(picture, grid, border: bool = True):
 
 
 def upsample(x):
-    """[B, h, w, C] -> [B, 2 h, 2 w, C], every pixel four times.
+    """Double [B, h, w, C] to [B, 2 h, 2 w, C], repeating every pixel four times.
 
-    Keras's own layer has a gradient XLA cannot compile.
+    The gradient of Keras's own layer cannot be compiled by XLA.
     """
     return tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
 
 
 def gaussian_blur(picture, size: int = 15, sigma: float = 3.0):
-    """[B, H, W, C] -> the same, each channel blurred by a size x size Gaussian; it is zero outside.
+    """Blur each channel of [B, H, W, C] with a size x size Gaussian; outside, the image is zero.
 
-    The kernel is a product, so one pass down and one across do: 36 ms of a CPU core for 13 channels of 1024 x 768,
-    where the kernel as a whole takes 102.
+    The kernel is separable, so one vertical and one horizontal pass suffice: 36 ms of a CPU core for 13 channels of
+    1024 x 768, instead of 102 with the full kernel.
     """
     weights = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2) / sigma) ** 2)
     weights = (weights / weights.sum()).astype(np.float32)

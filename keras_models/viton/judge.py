@@ -1,6 +1,6 @@
-"""How good a try-on model is: the measures of VITON-HD's 4.3 and B.1, beside what could be had without its networks.
+"""Score try-on models with the metrics of VITON-HD's 4.3 and B.1, beside baselines without its networks.
 
-Where a person wears the garment that is asked for, the person's own picture I is what should come out.
+If a person wears the requested garment, the expected output is the person's own image I.
 """
 import functools
 import hashlib
@@ -15,47 +15,47 @@ from keras_models.scores import fid, lpips
 from keras_models.viton.chain import COLOURS, UPPER
 from keras_models.viton.serving import FILES
 
-NETWORKS = {'alexnet': lpips.ALEXNET, 'lpips': lpips.LIN, 'inception': fid.SOURCE}  # what may be given, and its source
-NEEDED = {'lpips': ('alexnet', 'lpips'), 'fid': ('inception',)}  # by metrics
-BACKGROUND = 0  # of the classes of S
-PARSED = (UPPER, 5, 6, BACKGROUND)  # the garment, the arms, and the background, which the neck belongs to
-PICTURES = 8  # pairs of which they are kept
-WINDOW = 11  # of SSIM, in pixels
-SCALES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM's weights, the finest first
-THIRDS = ('small', 'medium', 'large')  # of the pairs worn, by their misaligned area (figure 9)
+NETWORKS = {'alexnet': lpips.ALEXNET, 'lpips': lpips.LIN, 'inception': fid.SOURCE}  # accepted networks and their source
+NEEDED = {'lpips': ('alexnet', 'lpips'), 'fid': ('inception',)}  # networks by metric
+BACKGROUND = 0  # class of S
+PARSED = (UPPER, 5, 6, BACKGROUND)  # the garment, the arms, and the background, which includes the neck
+PICTURES = 8  # pairs whose images are kept
+WINDOW = 11  # window of SSIM, in pixels
+SCALES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM's weights, finest scale first
+THIRDS = ('small', 'medium', 'large')  # thirds of the paired samples, by misaligned area (figure 9)
 
-# How each is computed, but for what all have in common. The last is the one to look at first.
+# How each metric is computed, apart from what they share. The last is the main one.
 PROTOCOLS = {
     'l1': 'mean |I^ - I| of levels 0 to 1, I^ made with the true parse (4.3)',
-    'chain_l1': 'l1 with the predicted parse: of the whole chain',
+    'chain_l1': 'l1 of the whole chain, with the predicted parse',
     'warp_l1': 'mean |I_c - W(c, theta)| of eq. (11), levels 0 to 1, I_c on white, warped by the true parse',
-    'warp_l1_identity': 'warp_l1 of the garment as it lies in its own picture: no warp',
+    'warp_l1_identity': 'warp_l1 of the unwarped garment',
     'warp_ssim': 'mean SSIM of W(c, theta) and I_c over the true garment\'s pixels, all others black in both; {ssim}',
-    'misaligned': 'M_misalign of the true parse (eq. 4), as a fraction of the picture',
+    'misaligned': 'M_misalign of the true parse (eq. 4), as a fraction of the image',
     'mask_ssim': 'mean SSIM of I^ and I over the true garment\'s pixels, I^ made with the true parse; {ssim}',
-    'mask_ssim_pasted': 'mask_ssim of the picture of ssim_pasted',
+    'mask_ssim_pasted': 'mask_ssim of the image of ssim_pasted',
     'ms_ssim': 'MS-SSIM of I^ and I at {scales} of 5 scales (tf.image.ssim_multiscale), weights scaled to sum 1, I^ '
                'made with the true parse; {ssim}',
-    'parse_iou': 'intersection over union of S^ and S inside what was removed of the person, summed over pairs, mean '
+    'parse_iou': 'intersection over union of S^ and S inside the removed part of the person, summed over pairs, mean '
                  'over upper, left arm, right arm and background with neck',
-    'parse_iou_copied': 'parse_iou of S_a: the parse as it was given, copied',
+    'parse_iou_copied': 'parse_iou of S_a, the input parse',
     'lpips': 'LPIPS 0.1 with AlexNet of I^ and I, I^ made with the true parse (4.3)',
-    'fid': 'FID by pytorch-fid\'s Inception, shown 299 x 299 (bilinear), between what is made with the predicted parse '
-           'and the persons\' own pictures, over all pairs, the garment worn or not',
-    'chain_ssim': 'ssim with the predicted parse: of the whole chain',
-    'ssim_pasted': 'ssim without a network: the unwarped garment over the true garment\'s pixels, what else was '
-                   'removed in the mean colour of the background that was not',
+    'fid': 'FID by pytorch-fid\'s Inception, resized to 299 x 299 (bilinear), between outputs with the predicted parse '
+           'and the persons\' own images, over all pairs, paired or not',
+    'chain_ssim': 'ssim of the whole chain, with the predicted parse',
+    'ssim_pasted': 'ssim without a network: the unwarped garment over the true garment\'s pixels, other '
+                   'removed pixels in the mean colour of the remaining background',
     'ssim': 'SSIM of I^ and I, I^ made with the true parse (4.3); {ssim}'}
 
 
 class Scorer:
-    """Scores of one model on one split, which it is shown pair by pair.
+    """Scorer of one model on one split, pair by pair.
 
     Attributes:
-      CORPUS: the metrics of all pairs together; the others are means over pairs.
-      names: the metrics it gives.
-      missing: those it cannot give, each with a sentence that says what it needs.
-      pictures: of the first `PICTURES` pairs, what -> PNG.
+      CORPUS: metrics over all pairs together; the others are means over pairs.
+      names: all its metrics.
+      missing: metrics it cannot compute, each with a sentence on what it needs.
+      pictures: images of the first `PICTURES` pairs: name -> PNG.
 
     Args:
       networks: files of published weights by the names of `NETWORKS`.
@@ -67,9 +67,9 @@ class Scorer:
     CORPUS = ('parse_iou', 'parse_iou_copied', 'fid')
 
     def __init__(self, networks: dict[str, str], config=None):
-        del config  # nothing in it changes what is compared
+        del config  # metrics do not depend on it
         if unknown := {*networks} - {*NETWORKS}:
-            raise ModelError(f'evaluate.networks.{min(unknown)}: no metric asks such a network; there are '
+            raise ModelError(f'evaluate.networks.{min(unknown)}: no metric uses such a network; known networks: '
                              f'{", ".join(NETWORKS)}.')
         lacking = {metric: [name for name in needed if not networks.get(name)] for metric, needed in NEEDED.items()}
         self.missing = {metric: f'{metric} is not computed: give ' + ' and '.join(
@@ -80,7 +80,7 @@ class Scorer:
         self._networks, self._size, self._worn = networks, (0, 0), 0
         self._pairs: list[str] = []
         self._misaligned: list[float] = []
-        self._overlaps = np.zeros([2, 2, len(PARSED)])  # S^ and S_a, intersection and union, class
+        self._overlaps = np.zeros([2, 2, len(PARSED)])  # S^ and S_a; intersection and union; class
         self._features = {name: fid.Statistics() for name in ('true_image', 'image')} if 'fid' in self.names else {}
 
     @functools.cached_property
@@ -92,16 +92,17 @@ class Scorer:
         return fid.load(self._networks['inception'])
 
     def __call__(self, model, inputs: list[dict[str, bytes]], rows: list[dict[str, Any]]) -> list[dict]:
-        """Asks a model about pairs and compares.
+        """Run a model on pairs and compare its outputs.
 
         Args:
-          model: what `tf.saved_model.load` gives for an exported `TryOn`.
+          model: as loaded by `tf.saved_model.load` from an exported `TryOn`.
           inputs: files by the names of `FILES`.
-          rows: of each pair `person` and `garment`, and `target`, which is empty where another garment is worn.
+          rows: `person` and `garment` of each pair, and `target`, which is empty for an unpaired garment.
 
         Returns:
-          A dict a pair: the metrics but `CORPUS`, not a number each without a target; or `error` alone, saying why
-          its files cannot be used.
+          A dict per pair: the metrics except `CORPUS`, NaN without a target; or only `error`, which says why its files
+            cannot
+          be used.
         """
         results: list[dict] = []
         for files, row in zip(inputs, rows):
@@ -117,7 +118,7 @@ class Scorer:
         return results
 
     def _note(self, found: dict, row: dict) -> None:
-        """What is kept of any pair."""
+        """Record a pair."""
         self._pairs.append(f'{row["person"]} {row["garment"]}\n')
         self._size = tuple(found['image'].shape[:2])
         if len(self.pictures) < PICTURES:
@@ -136,7 +137,7 @@ class Scorer:
         return {name: float(number) for name, number in numbers.items()}
 
     def corpus(self) -> dict[str, float]:
-        """The metrics of all pairs together; not a number each if there were no pairs, for FID fewer than two."""
+        """Return the metrics over all pairs together; NaN without pairs, for FID with fewer than two."""
         found = dict(zip(self.CORPUS, map(mean_iou, self._overlaps)))
         if 'fid' in self.names:
             made, true = self._features['image'], self._features['true_image']
@@ -144,33 +145,40 @@ class Scorer:
         return found
 
     def slices(self) -> list[dict[str, str]]:
-        """Of every pair that was shown and could be used, in order: `misalignment`, the third of all pairs worn that it
-        belongs to by its misaligned area (4.3); nothing of one that is not worn."""
+        """Return the slice of every usable pair, in order.
+
+        It is `misalignment`, the pair's third of all paired samples by misaligned area (4.3); empty for an unpaired
+        garment.
+        """
         bounds = np.quantile([area for area in self._misaligned if not math.isnan(area)] or [0], [1 / 3, 2 / 3])
         return [{} if math.isnan(area) else {'misalignment': THIRDS[np.searchsorted(bounds, area)]}
                 for area in self._misaligned]
 
     def protocol(self) -> dict[str, str]:
-        """How each metric was computed, in words: parse, library, size, resizing, and a hash of the list of pairs (of
-        its sorted lines `person garment`: what `sort | sha256sum` gives)."""
+        """Describe how each metric was computed: parse, library, size, resizing, and a hash of the list of pairs.
+
+        The hash is of its sorted lines `person garment`, as by `sort | sha256sum`.
+        """
         digest = hashlib.sha256(''.join(sorted(self._pairs)).encode()).hexdigest()
         words = {'scales': len(scales(min(self._size))),
                  'ssim': f'tf.image.ssim of TensorFlow {tf.__version__}, RGB, Gaussian window of {WINDOW}, sigma 1.5'}
         height, width = self._size
         common = (f'at {height} x {width} (other sizes resampled, antialiasing triangle), {self._worn} of '
-                  f'{len(self._pairs)} pairs worn, list {digest[:16]}')
+                  f'{len(self._pairs)} pairs paired, list {digest[:16]}')
         return {name: f'{PROTOCOLS[name].format(**words)}; {common}' for name in self.names}
 
 
 @tf.function(autograph=False)
 def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The metrics of a pair that ask no other network, by name: scalars. Over a garment that cannot be seen there is no
-    mean. `found` is as `TryOn.judged` gives it."""
+    """Return a pair's metrics that need no other network, by name: scalars.
+
+    Means over an invisible garment are NaN. `found` is as returned by `TryOn.judged`.
+    """
     true, made, warped, cloth = (found[name] for name in ('true_image', 'reconstructed', 'warped', 'cloth'))
     S_c = found['true_parse'] == UPPER  # [H, W]
     M_misalign = tf.nn.relu(tf.cast(S_c[..., tf.newaxis], tf.float32) - tf.cast(found['warped_mask'], tf.float32))
     pasted = tf.where(S_c[..., tf.newaxis], cloth, without(true, found['true_parse'], found['removed']))
-    on_white = tf.where(S_c[..., tf.newaxis], true, 1)  # as garments are photographed
+    on_white = tf.where(S_c[..., tf.newaxis], true, 1)  # like photographs of garments
     I_c, W_c = (tf.where(S_c[..., tf.newaxis], picture, 0) for picture in (true, warped))
     return {'l1': l1(made, true), 'chain_l1': l1(found['image'], true),
             'warp_l1': l1(warped, on_white), 'warp_l1_identity': l1(cloth, on_white),
@@ -181,26 +189,26 @@ def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def without(picture, parse, removed):
-    """A picture [H, W, 3] in which what is removed has the mean colour of the background that is not."""
+    """Return an image [H, W, 3] whose removed pixels have the mean colour of the remaining background."""
     there = tf.cast((parse == BACKGROUND) & (removed == 0), tf.float32)[..., tf.newaxis]
     colour = tf.math.divide_no_nan(tf.reduce_sum(there * picture, [0, 1]), tf.reduce_sum(there))
     return tf.where(removed[..., tf.newaxis] > 0, colour, picture)
 
 
 def l1(a, b):
-    """Mean absolute difference of [H, W, 3]."""
+    """Return the mean absolute difference of [H, W, 3]."""
     return tf.reduce_mean(tf.abs(a - b))
 
 
 def ssim(a, b, mask=None):
-    """Mean of the SSIM map, over the windows that lie within the pictures and, with a mask, are centred in it."""
+    """Return the mean SSIM over windows within the images and, with a mask, centred in it."""
     index = tf.image.ssim(a, b, 1.0, WINDOW, return_index_map=True)  # [H - 10, W - 10]
     edge = WINDOW // 2
     return tf.reduce_mean(index if mask is None else tf.boolean_mask(index, mask[edge:-edge, edge:-edge]))
 
 
 def scales(side: int) -> np.ndarray:
-    """The weights of as many of MS-SSIM's scales as a picture whose shorter side is so long has a window for."""
+    """Return the weights of those scales of MS-SSIM at which an image of this shorter side still has a window."""
     fit = [weight for k, weight in enumerate(SCALES) if math.ceil(side / 2 ** k) >= WINDOW]
     return np.array(fit, np.float32) / np.sum(fit, dtype=np.float32)
 
@@ -210,14 +218,14 @@ def ms_ssim(a, b):
 
 
 def overlap(parse, true, removed) -> np.ndarray:
-    """Pixels where removed is 1 that are of a class in both or in either parse, each [H, W]: [2, classes of PARSED]."""
+    """Count removed pixels of each class in both and in either parse, each [H, W]: [2, classes of PARSED]."""
     a, b = (np.equal(np.asarray(each)[..., np.newaxis], PARSED) & (np.asarray(removed)[..., np.newaxis] > 0)
             for each in (parse, true))
     return np.stack([(a & b).sum((0, 1)), (a | b).sum((0, 1))])
 
 
 def mean_iou(overlaps: np.ndarray) -> float:
-    """Mean intersection over union of the classes there are, of sums of `overlap`."""
+    """Return the mean intersection over union of the classes that occur, from sums of `overlap`."""
     intersection, union = overlaps
     there = union > 0
     return float(np.mean(intersection[there] / union[there])) if there.any() else math.nan

@@ -1,4 +1,4 @@
-"""What the networks of VITON-HD share."""
+"""Layers shared by VITON-HD's networks."""
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -7,32 +7,29 @@ from tensorflow import keras
 from keras_models.core import rematerialisation
 
 EPSILON = 1e-5  # PyTorch's, in all normalisations
-WARM_UP = 5  # steps of the power iteration before the first pass, lest a net not yet trained be scaled by chance
+WARM_UP = 5  # power iterations before the first pass, so that an untrained net is not scaled at random
 
 
 def xavier(gain: float = 0.02) -> keras.initializers.Initializer:
-    """Glorot & Bengio 2010: N(0, gain^2 * 2 / (fan in + fan out)), with the gain of the authors' code."""
+    """Return Glorot & Bengio 2010: N(0, gain^2 * 2 / (fan in + fan out)), with the gain of the authors' code."""
     return keras.initializers.VarianceScaling(gain ** 2, 'fan_avg', 'untruncated_normal')
 
 
 def mean_of_places(x):
-    """Mean over height and width: first over each row, then over the rows.
+    """Return the mean over height and width, [B, H, W, C] -> [B, 1, 1, C]: first over each row, then over rows.
 
-    One sum over all places loses digits where neighbours are alike, as on photographs: of 1024 x 768 values in patches
-    of one value each, normalised activations were off by 1.3e-2, and are off by 9e-6 this way.
-
-    x: [B, H, W, C] -> [B, 1, 1, C].
+    A single sum over all positions loses precision if neighbours are similar, as in photographs: for 1024 x 768 values
+    in constant patches, normalised activations were off by 1.3e-2; this way they are off by 9e-6.
     """
     return tf.reduce_mean(tf.reduce_mean(x, 2, keepdims=True), 1, keepdims=True)
 
 
 def instance_norm(x, epsilon: float = EPSILON):
-    """Ulyanov et al. 2016, without learned parameters: every channel of every picture gets mean 0 and deviation 1 over
-    height and width.
+    """Normalise [B, H, W, C] as Ulyanov et al. 2016, without learned parameters.
 
-    x: [B, H, W, C] -> the same.
+    Every channel of every image gets mean 0 and deviation 1 over height and width.
     """
-    dtype, x = x.dtype, tf.cast(x, tf.float32)  # sums of many need the digits
+    dtype, x = x.dtype, tf.cast(x, tf.float32)  # long sums need the precision
     row_mean, row_variance = tf.nn.moments(x, [2], keepdims=True)
     mean = tf.reduce_mean(row_mean, 1, keepdims=True)
     variance = tf.reduce_mean(row_variance + tf.math.squared_difference(row_mean, mean), 1, keepdims=True)
@@ -41,16 +38,15 @@ def instance_norm(x, epsilon: float = EPSILON):
 
 
 class Convolution(keras.layers.Layer):
-    """A convolution that keeps height and width, but for its stride, with spectral normalisation (Miyato et al. 2018)
-    if asked.
+    """A convolution with SAME padding and, optionally, spectral normalisation (Miyato et al. 2018).
 
-    Then the kernel as a matrix W, `kernels` columns, is divided by sigma = v^T W u in every forward pass. u and v are
-    state, not parameters: in training a step's first pass takes a step of the power iteration, otherwise they stay, so
-    that a trained net answers alike for ever. (The wrappers of tensorflow-addons and Keras write W / sigma into the
-    kernel.) PyTorch's `weight_orig`, `weight_u`, `weight_v` are `kernel`, `u`, `v`, with v in the order of the kernel's
-    axes: height, width, maps.
+    With it, the kernel as a matrix W of `kernels` columns is divided by sigma = v^T W u in every forward pass. u and v
+    are state, not parameters: the first pass of a training step advances the power iteration; otherwise they are
+    constant, so that a trained net is deterministic. (The wrappers of tensorflow-addons and Keras write W / sigma into
+    the kernel.) PyTorch's `weight_orig`, `weight_u`, `weight_v` are `kernel`, `u`, `v`, with v in the order of the
+    kernel's axes: height, width, maps.
 
-    [B, H, W, C] -> [B, ceil(H / stride), ceil(W / stride), kernels].
+    Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), kernels].
     """
 
     def __init__(self, kernels: int, size: int = 3, stride: int = 1, bias: bool = True, spectral: bool = False,
@@ -60,7 +56,7 @@ class Convolution(keras.layers.Layer):
         self.activation = keras.activations.get(activation)
 
     def build(self, shape):
-        # The kernel stays in float32 whatever the layers compute in: sigma needs the digits.
+        # The kernel stays in float32 at any precision, which sigma needs.
         self.kernel = self.add_weight('kernel', [self.size, self.size, shape[-1], self.kernels], tf.float32, xavier(),
                                       experimental_autocast=False)
         if self.has_bias:
@@ -85,7 +81,7 @@ class Convolution(keras.layers.Layer):
         self.u.assign(tf.math.l2_normalize(tf.linalg.matvec(W, self.v, transpose_a=True), epsilon=1e-24))
 
     def weight(self, training: bool | None = False):
-        """The kernel of this pass, [size, size, C, kernels]."""
+        """Return the kernel of this pass, [size, size, C, kernels]."""
         if not self.spectral:
             return self.kernel
         if training and not rematerialisation.repeating():
@@ -93,8 +89,8 @@ class Convolution(keras.layers.Layer):
         return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
 
     def call(self, x, training=None):
-        # Else all kernels are divided before the first is needed. With ALIAS's noise, which waits likewise, that saves
-        # a try-on of 1024 x 768 1.3 of 4.8 GiB.
+        # Otherwise all kernels are divided before the first is needed. With ALIAS's noise, which waits likewise, this
+        # saves a try-on of 1024 x 768 1.3 of 4.8 GiB.
         with tf.control_dependencies([x]):
             kernel = tf.cast(self.weight(training), x.dtype)
         x = tf.nn.conv2d(x, kernel, self.stride, 'SAME')
@@ -102,17 +98,17 @@ class Convolution(keras.layers.Layer):
 
 
 def check_size(size: list[int], multiple: int, why: str) -> None:
-    """Refuses what is not a height and a width that a network can take.
+    """Refuse a size that a network cannot take.
 
     Raises:
-      ValueError
+      ValueError: it is not a height and a width, or not a multiple.
     """
     if len(size) != 2 or any(side < 1 or side % multiple for side in size):
-        raise ValueError(f'size is height and width, each a multiple of {multiple}, as {why}; it is {size}')
+        raise ValueError(f'size must be a height and a width, multiples of {multiple} since {why}; it is {size}')
 
 
 class Cost(NamedTuple):
-    """What a layer is and costs: its output's height and width, channels, parameters, multiply-adds of a picture."""
+    """Size and cost of a layer: its output's height and width, channels, parameters, multiply-adds per image."""
     name: str
     size: tuple[int, int]
     channels: int
@@ -121,6 +117,6 @@ class Cost(NamedTuple):
 
 
 def convolution_cost(name: str, size: tuple[int, int], kernel: int, maps: int, kernels: int, bias: bool = True) -> Cost:
-    """`kernels` of kernel x kernel x `maps` at height x width places."""
+    """Return the cost of `kernels` of kernel x kernel x `maps` at height x width positions."""
     weights = kernel ** 2 * maps * kernels
     return Cost(name, size, kernels, weights + bias * kernels, weights * size[0] * size[1])

@@ -1,6 +1,6 @@
-"""The weights the authors of VITON-HD published, in the names and the layout of our networks, preset `official`.
+"""Map the weights published by VITON-HD's authors to the names and layout of our networks, preset `official`.
 
-The names are those of the state dicts that their repository's networks have (facts; none of its code is here).
+The names are those of the state dicts of their repository's networks (facts; none of its code is here).
 """
 import dataclasses
 import re
@@ -21,27 +21,27 @@ SOURCE = {
                    'via Misalignment-Aware Normalization, CVPR 2021',
     'preset': 'official',
 }
-DATA = {'agnostic': 'official'}  # how the people were prepared that they were trained on
-# Variables, the last part of a name. A kernel that is divided by its spectral norm is `weight_orig`.
+DATA = {'agnostic': 'official'}  # how their training data was prepared
+# Last part of a variable's name; a kernel with spectral normalisation is `weight_orig`.
 VARIABLES = {'kernel': 'weight', 'bias': 'bias', 'u': 'weight_u', 'v': 'weight_v', 'noise_scale': 'noise_scale',
              'gamma': 'weight', 'beta': 'bias', 'moving_mean': 'running_mean', 'moving_variance': 'running_var'}
 BLOCKS = ('head_0', 'G_middle_0', 'G_middle_1', 'up_0', 'up_1', 'up_2', 'up_3', 'up_4')
 ALIAS = {**{f'block_{level}': name for level, name in enumerate(BLOCKS)},
          **{f'input_{level}': f'conv_{level}' for level in range(len(BLOCKS))},
          'output': 'conv_img', 'shared': 'conv_shared.0', 'gamma': 'conv_gamma', 'beta': 'conv_beta'}
-# A count of batches, and the constants of the spline, which some versions of the authors' code saved.
+# Ignored: a count of batches, and the spline's constants, which some versions of the authors' code saved.
 NEEDLESS = re.compile(r'.*\.num_batches_tracked|gridGen\.(grid_[XY]|P_[XY](_base)?|Li)')
 LISTED = 5
 
 
 def _segmentation(layer: str) -> str:
-    """conv1_1, up6 and the like. Theirs count normalisations, ReLUs and the upsampling as well."""
+    """Convert names such as conv1_1 and up6; theirs also count normalisations, ReLUs and upsampling."""
     block, _, number = layer.partition('_')
     return f'{block}.{3 * int(number) - 3 if number else 1}'
 
 
 def _geometric_matching(layer: str) -> str:
-    """person/conv1, cloth/norm2, regression/linear and the like."""
+    """Convert names such as person/conv1, cloth/norm2 and regression/linear."""
     part, name = layer.split('/')
     if name == 'linear':
         return 'regression.linear'
@@ -53,22 +53,22 @@ def _geometric_matching(layer: str) -> str:
 
 
 def _alias(layer: str) -> str:
-    """block_0/norm_1/shared, block_3/conv_s, input_0, output and the like."""
+    """Convert names such as block_0/norm_1/shared, block_3/conv_s, input_0 and output."""
     return '.'.join(ALIAS.get(part, part) for part in layer.split('/'))
 
 
 LAYERS = {'segmentation': _segmentation, 'geometric_matching': _geometric_matching, 'alias': _alias}
-NETS = tuple(LAYERS)  # in the order in which their files are named
+NETS = tuple(LAYERS)  # in the order of their files
 
 
 def build(net: str) -> keras.Model:
-    """One of NETS."""
+    """Build one of NETS."""
     module: Any = {'segmentation': segmentation, 'geometric_matching': geometric_matching, 'alias': alias}[net]
     return module.build(dataclasses.replace(module.Config(), preset='official', **module.PRESETS['official']))[net]
 
 
 def names(net: str, model: keras.Model) -> dict[str, tf.Variable]:
-    """The authors' name of every variable."""
+    """Return the authors' name of every variable."""
     ours = {variable.name.split(':')[0]: variable for variable in model.variables}
     found = {}
     for name, variable in ours.items():
@@ -79,14 +79,14 @@ def names(net: str, model: keras.Model) -> dict[str, tf.Variable]:
 
 
 def assign(net: str, model: keras.Model, tensors: dict[str, np.ndarray]) -> None:
-    """Gives a network the weights of a state dict.
+    """Give a network the weights of a state dict.
 
     Args:
       net: one of NETS.
       tensors: the authors' names -> values.
 
     Raises:
-      ModelError: what is missing, unknown or of another shape, by name. No variable was changed then.
+      ModelError: names missing, unknown and misshapen tensors; no variable is changed then
     """
     expected = names(net, model)
     shapes = {name: _their_shape(variable) for name, variable in expected.items()}
@@ -99,7 +99,7 @@ def assign(net: str, model: keras.Model, tensors: dict[str, np.ndarray]) -> None
         raise ModelError('; '.join(f'it {what} {_listed(which)}' for what, which in wrong.items() if which))
     for name, variable in expected.items():
         value = tensors[name]
-        if name.endswith('.weight_v'):  # a number for every input of a kernel: maps, height, width
+        if name.endswith('.weight_v'):  # one number per input of a kernel: maps, height, width
             inputs = tensors[f'{name.removesuffix("v")}orig'].shape[1:]
             value = value.reshape(inputs).transpose(1, 2, 0).ravel()
         elif value.ndim > 1:  # [kernels, maps, height, width] -> [height, width, maps, kernels]

@@ -1,4 +1,4 @@
-"""The perceptual loss of VITON-HD, eq. (16): how far apart two pictures are in the features of VGG-19.
+"""The perceptual loss of VITON-HD, eq. (16): the distance of two images in the features of VGG-19.
 
 The V = 5 layers F^(i) are relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1, as in pix2pixHD (Wang et al. 2018) and SPADE
 (Park et al. 2019), whose losses A.3 follows. VGG-19 is column E of table 1 of Simonyan & Zisserman 2015.
@@ -23,10 +23,10 @@ CHANNELS = {name: channels for name, _, channels in STEPS if channels}
 
 
 def build(channels: dict[str, int]) -> keras.Model:
-    """Column E up to conv5_1, frozen: RGB levels 0..255 less ImageNet's mean [B, H, W, 3], sides of 16 or more -> the
-    five features, [B, H, W, 64] to [B, H/16, W/16, 512], halves rounded down.
+    """Return column E up to conv5_1, frozen: RGB levels 0..255 less ImageNet's mean [B, H, W, 3] -> five features.
 
-    channels: of every convolution; CHANNELS, or those of a narrower net.
+    Sides are 16 or more; features are [B, H, W, 64] to [B, H/16, W/16, 512], rounded down. `channels`: of every
+    convolution; CHANNELS, or those of a narrower net.
     """
     x = image = keras.Input([None, None, 3], name='image')
     features = []
@@ -41,14 +41,15 @@ def build(channels: dict[str, int]) -> keras.Model:
 
 
 def load(path: str) -> keras.Model:
-    """The network of `build` with weights that were learned.
+    """Return the network of `build` with trained weights.
 
     Args:
       path: torchvision's VGG-19 (.pth), Keras Applications' (.h5), or the weights of a run of `keras_models.vgg`,
         variant E and of any width: a checkpoint's prefix, or that of a SavedModel's variables.
 
     Raises:
-      ModelError: the file cannot be read, or a weight is missing or has another shape: which, and what to give.
+      ModelError: the file cannot be read, or a weight is missing or has another shape: the message names it and the
+        right file.
     """
     if tf.io.gfile.exists(f'{path}.index'):
         return _of_ours(path, _checkpoint(path))
@@ -67,18 +68,18 @@ def _of_ours(path: str, found: dict[str, np.ndarray]) -> keras.Model:
 def _of_torchvision(path: str) -> keras.Model:
     net, number = build(CHANNELS), 0
     variables: dict[str, tf.Variable] = {}
-    for name, _, is_convolution in STEPS:  # theirs counts ReLUs and poolings too
+    for name, _, is_convolution in STEPS:  # their numbers count ReLUs and poolings too
         if is_convolution:
             variables |= published.convolution(net.get_layer(name), f'features.{number}')
         number += 2 if is_convolution else 1
     published.assign(variables, published.read(path), path, SOURCE)
     first = net.get_layer('conv1_1').kernel
-    first.assign(first / (255 * published.DEVIATION[:, None]))  # instead of dividing the pictures
+    first.assign(first / (255 * published.DEVIATION[:, None]))  # instead of dividing the images
     return net
 
 
 def _checkpoint(path: str) -> dict[str, np.ndarray]:
-    """Variable's name, as conv1_1/kernel -> value, of the convolutions that the checkpoint has."""
+    """Return variable's name, such as conv1_1/kernel -> value, for the convolutions in the checkpoint."""
     try:
         reader = checkpoint_file.Reader(path)
         graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
@@ -92,18 +93,18 @@ def _checkpoint(path: str) -> dict[str, np.ndarray]:
 
 
 def features(net: keras.Model, picture) -> list[tf.Tensor]:
-    """F^(i) of a picture [B, H, W, 3] in [-1, 1]: as `build`, float32."""
+    """Return F^(i) of an image [B, H, W, 3] in [-1, 1], as in `build`, float32."""
     levels = (tf.cast(picture, tf.float32) + 1) * 127.5
     return [tf.cast(maps, tf.float32) for maps in net(levels - 255 * published.MEAN, training=False)]
 
 
 def loss(net: keras.Model, made, true, weights: Sequence[float]):
-    """Eq. (16): the sum over layers of the mean absolute difference of features, times the layer's weight.
+    """Return eq. (16): the mean absolute difference of features, weighted and summed over layers.
 
     Args:
-      net: of `load`.
-      made, true: I^ and I [B, H, W, 3] in [-1, 1]. Of the true one's features there is no gradient.
-      weights: one a layer, five; 1 each is eq. (16) as printed, `SPADE` is what the code it follows has.
+      net: as returned by `load`.
+      made, true: I^ and I [B, H, W, 3] in [-1, 1]. The true image's features have no gradient.
+      weights: one per layer, five; all 1 is eq. (16) as printed, `SPADE` those of the code it follows.
 
     Returns:
       [B], float32.

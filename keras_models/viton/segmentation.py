@@ -1,6 +1,6 @@
 """The segmentation generator G_S: section 3.2, figure 10, appendix A.2.
 
-Of the clothing-agnostic parse S_a, the pose P and the garment c it predicts S^, the parse of the person wearing c.
+It predicts S^, the parse of the person wearing garment c, from the clothing-agnostic parse S_a, the pose P and c.
 """
 import dataclasses
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from keras_models.viton.layers import Convolution, Cost, check_size, convolution
 
 CLASSES = 13
 CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}
-WIDTHS = (64, 128, 256, 512, 1024)  # of figure 10's ConvBlks, each at half the last one's size
-SMALLEST = 2 ** len(WIDTHS)  # a side: 1 x 1 maps have no deviation to normalise by
+WIDTHS = (64, 128, 256, 512, 1024)  # of figure 10's ConvBlks, each at half the previous size
+SMALLEST = 2 ** len(WIDTHS)  # smallest side: maps of 1 x 1 have no deviation to normalise by
 
 # Where the authors' code differs from the paper.
 PRESETS: dict[str, dict] = {
@@ -28,12 +28,13 @@ PRESETS: dict[str, dict] = {
 
 @dataclasses.dataclass
 class Config:
-    """Figure 10 by default. `size`: height and width the network works at; `width` multiplies every channel count but
-    those of inputs and classes.
+    """Figure 10 by default.
 
-    `inputs`: in the order of their channels. `convolve_upsampled`: a 3x3 convolution, normalised, follows each
-    upsampling. `dropout`: of the two deepest ConvBlks' activations. `output`: what makes probabilities. From
-    `lambda_CE` on: training's, of appendix A.3.
+    `size`: height and width the network works at; `width` multiplies every channel count except inputs and classes.
+
+    `inputs`: in the order of their channels. `convolve_upsampled`: a normalised 3x3 convolution follows each
+    upsampling. `dropout`: of the activations of the two deepest ConvBlks. `output`: function that gives probabilities.
+    Keys from `lambda_CE` on are for training (appendix A.3).
     """
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
@@ -43,10 +44,10 @@ class Config:
     dropout: float = 0.0
     output: Literal['softmax', 'sigmoid'] = 'softmax'
     lambda_CE: float = 10.0  # weight of the cross-entropy
-    learning_rate: float = 4e-4  # of the generator
+    learning_rate: float = 4e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
-    beta_1: float = 0.5  # of both Adam optimizers
-    beta_2: float = 0.999  # of both Adam optimizers
+    beta_1: float = 0.5  # beta_1 of both Adam optimizers
+    beta_2: float = 0.999  # beta_2 of both Adam optimizers
 
     def __post_init__(self):
         check_size(self.size, SMALLEST, f'the maps are halved {len(WIDTHS) - 1} times and normalised')
@@ -55,7 +56,7 @@ class Config:
 
 
 class Step(NamedTuple):
-    """A convolution of figure 10, on maps of 1 / 2^level of the size."""
+    """A convolution of figure 10, on maps at 1 / 2^level of the size."""
     name: str
     maps: int
     channels: int
@@ -63,7 +64,7 @@ class Step(NamedTuple):
 
 
 def steps(config: Config) -> Iterator[Step]:
-    """Figure 10's, in order: ConvBlks conv1 … conv9 of two each, up6 … up9 if there are any, and the classes'."""
+    """Yield figure 10's: ConvBlks conv1 … conv9 of two each, up6 … up9 if there are any, and the classes."""
     widths = [even(each, config.width) for each in WIDTHS]
     maps = sum(CHANNELS[name] for name in config.inputs)
     for level, channels in enumerate(widths):
@@ -82,19 +83,18 @@ def steps(config: Config) -> Iterator[Step]:
 
 
 class Normalised(Convolution):
-    """A convolution, instance normalisation and ReLU: half a ConvBlk."""
+    """A convolution, instance normalisation and ReLU: half of a ConvBlk."""
 
     def call(self, x, training=None):
         return tf.nn.relu(instance_norm(super().call(x, training=training)))
 
 
 def build(config: Config) -> dict[str, keras.Model]:
-    """The functional model: a dict of `config.inputs` [B, h, w, channels] and `seed` int32 [2] -> logits [B, h, w, 13],
-    which `probabilities` takes.
+    """Return the functional model: a dict of inputs -> logits [B, h, w, 13], for `probabilities`.
 
-    `agnostic_parse` S_a has a channel a class, `pose` and `cloth` are in [-1, 1], `cloth_mask` in [0, 1]. In the
-    authors' code `noise` is 1 where a standard normal draw is over 1, else 0, and `cloth` is multiplied by its mask.
-    The seed is that of dropout.
+    Inputs are those of `config.inputs` [B, h, w, channels], and `seed` int32 [2] of dropout. `agnostic_parse` S_a has
+    one channel per class, `pose` and `cloth` are in [-1, 1], `cloth_mask` in [0, 1]. In the authors' code `noise` is 1
+    where a standard normal draw exceeds 1, else 0, and `cloth` is multiplied by its mask.
     """
     given = {name: keras.Input([*config.size, CHANNELS[name]], name=name) for name in config.inputs}
     seed = seed_input()
@@ -120,22 +120,22 @@ def build(config: Config) -> dict[str, keras.Model]:
 
 
 def probabilities(logits, config: Config):
-    """[..., 13] -> the same: S^, by softmax (figure 10), or by a sigmoid a class."""
+    """Return S^ of logits [..., 13], by softmax (figure 10), or by a sigmoid per class."""
     return tf.nn.softmax(logits) if config.output == 'softmax' else tf.sigmoid(logits)
 
 
 def costs(config: Config) -> list[Cost]:
-    """Every convolution's output, parameters and multiply-adds, in closed form."""
+    """Return every convolution's output, parameters and multiply-adds, in closed form."""
     height, width = config.size
     return [convolution_cost(step.name, (height >> step.level, width >> step.level), 3, step.maps, step.channels)
             for step in steps(config)]
 
 
 def parameters(config: Config) -> int:
-    """Number of parameters, in closed form."""
+    """Return the number of parameters, in closed form."""
     return sum(cost.parameters for cost in costs(config))
 
 
 def macs(config: Config) -> int:
-    """Multiply-adds of one picture's forward pass."""
+    """Return the multiply-adds of one image's forward pass."""
     return sum(cost.macs for cost in costs(config))

@@ -1,4 +1,4 @@
-"""A trained VITON-HD as others ask it: files of a person and of a garment in, the picture out."""
+"""Inference and serving of a trained VITON-HD: files of a person and a garment in, the image out."""
 import dataclasses
 from collections.abc import Iterable
 
@@ -11,12 +11,12 @@ from keras_models.viton.chain import CLASSES, COLOURS, PARTS, Config, pixels, se
 from keras_models.viton.try_on import built
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
-PICTURES = ('image', 'parse', 'warped')  # what `look` gives, encoded
+PICTURES = ('image', 'parse', 'warped')  # encoded outputs of `look`
 
 
 @dataclasses.dataclass
 class Inference:
-    """`seed`: of the noise; the same gives the same picture."""
+    """Inference settings; `seed` fixes the noise and thus the image."""
     seed: int = 1
 
     def describe(self) -> list[str]:
@@ -24,34 +24,34 @@ class Inference:
 
 
 def check(config: Config, inference: Inference) -> None:
-    """Refuses to export what is not the whole chain.
+    """Refuse to export an incomplete chain.
 
     Raises:
-      ModelError
+      ModelError: a network is missing.
     """
     del inference
     if lost := [name for name in PARTS if name not in built(config)]:
         trained = ' and '.join(config.trainable_networks)
-        raise ModelError(f'model.trainable_networks: a run that trains {trained} alone holds no '
-                         f'{" and no ".join(lost)}, so it cannot be exported; `python -m pipelines.train` is all there '
-                         'is to it, and one that trains alias starts from it by train.init_from.')
+        raise ModelError(f'model.trainable_networks: a run that only trains {trained} holds no '
+                         f'{" and no ".join(lost)}, so it cannot be exported. Run only `python -m pipelines.train` for '
+                         'it, and give it to a run that trains alias with train.init_from.')
 
 
 class TryOn(tf.Module):
-    """The exported model: files of a person and of a garment in, the picture as PNG out.
+    """The exported model: files of a person and of a garment in, the image as PNG out.
 
-    Signatures, [n] strings each; pairs are worked at one by one, so memory does not depend on n:
-      serving_default: `image`, the person; `parse`, its parse map; `pose_json`, OpenPose's; `pose_image`, the pose map
-        or '' to have it drawn from that; `cloth` and `cloth_mask` -> `image_bytes`, PNG files. (By a name that ends
-        so, TensorFlow Serving's REST API knows what is no text.)
+    Signatures, [n] strings each; pairs are processed serially, so memory does not depend on n:
+      serving_default: `image`, the person; `parse`, its parse map; `pose_json`, OpenPose's; `pose_image`, the pose map,
+        or '' to draw it from pose_json; `cloth` and `cloth_mask` -> `image_bytes`, PNG files. (TensorFlow Serving's
+        REST API treats names that end so as bytes.)
       tf_examples: `examples`, serialized tf.Examples with features of these names -> the same.
 
-    `look` takes the same of one pair and gives `PICTURES`: the parse in colours and the warped garment, too; `judged`
-    gives all that a judge of the model compares.
+    `look` takes the same inputs for one pair and returns `PICTURES`, which add the parse in colours and the warped
+    garment; `judged` returns everything a scorer compares.
 
     Args:
-      nets, config: as `build` makes and takes them.
-      assets: what the data set knows: `sample(**files)`.
+      nets, config: as in `build`.
+      assets: the data set's preprocessing: `sample(**files)`.
       jit: whether XLA compiles the networks.
     """
 
@@ -71,7 +71,7 @@ class TryOn(tf.Module):
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
 
     def _given(self, files: dict) -> dict:
-        """A sample of a fixed size, for which alone there are networks."""
+        """Return a sample of the fixed size of the networks."""
         height, width = self._assets.size
         return {name: tf.ensure_shape(value, [height, width, *value.shape[2:]])
                 for name, value in self._assets.sample(**files).items()}
@@ -80,7 +80,7 @@ class TryOn(tf.Module):
         return self._try_on(self._given(files), tf.constant(False))
 
     def _png(self, picture) -> tf.Tensor:
-        """[h, w, 3] in [-1, 1] -> an encoded picture."""
+        """Encode [h, w, 3] in [-1, 1] as PNG."""
         return tf.io.encode_png(pixels(picture, self._levels))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in FILES], autograph=False)
@@ -105,12 +105,12 @@ class TryOn(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, name) for name in FILES], autograph=False)
     def judged(self, image, parse, pose_json, pose_image, cloth, cloth_mask):
-        """What is to be compared of one pair, all of one height and width.
+        """Return everything to compare for one pair, at one size.
 
         Returns:
-          `image`, the picture made, and `parse` [H, W], the classes predicted; `reconstructed`, `warped` and
-          `warped_mask`, made with the person's own parse; and, from the files, `true_image`, `true_parse`,
-          `agnostic_parse`, `removed` and `cloth`. Pictures are [H, W, 3] with levels 0 to 1.
+          `image`, the output, and `parse` [H, W], the predicted classes; `reconstructed`, `warped` and `warped_mask`,
+          made with the person's own parse; and, from the files, `true_image`, `true_parse`, `agnostic_parse`, `removed`
+          and `cloth`. Images are [H, W, 3] with levels 0 to 1.
         """
         given = self._given(dict(zip(FILES, (image, parse, pose_json, pose_image, cloth, cloth_mask))))
         made, known = (self._try_on(given, tf.constant(reconstruct)) for reconstruct in (False, True))
@@ -123,22 +123,23 @@ class TryOn(tf.Module):
 
 
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool = False) -> TryOn:
-    """The module to export; see `TryOn`."""
+    """Return the module to export; see `TryOn`."""
     return TryOn(nets, config, inference, assets, jit)
 
 
 def predict(model, inputs: Iterable[dict[str, bytes]], batch_size: int = 64, jit: bool = False) -> list[dict]:
-    """Asks a loaded SavedModel, pair by pair.
+    """Run a loaded SavedModel, pair by pair.
 
     Args:
-      model: what `tf.saved_model.load` gives for an exported `TryOn`.
+      model: as loaded by `tf.saved_model.load` from an exported `TryOn`.
       inputs: files by the names of `FILES`.
 
     Returns:
-      A dict a pair: `PICTURES`, encoded, and `error`. Of files that cannot be used `error` alone, saying why;
-      they cost the others nothing.
+      A dict per pair: `PICTURES`, encoded, and `error`. For files that cannot be used only `error`, which says why;
+        other
+      pairs are not affected.
     """
-    del batch_size, jit  # memory is for one pair; what XLA compiles is settled at export
+    del batch_size, jit  # memory is for one pair; the export decides what XLA compiles
     results: list[dict] = []
     for files in inputs:
         try:

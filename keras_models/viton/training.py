@@ -1,8 +1,8 @@
-"""How VITON-HD's three networks learn: appendix A.3.
+"""Training of VITON-HD's three networks: appendix A.3.
 
-Each learns to reconstruct the person in the picture from the garment worn, with the true parse S in place of the
-predicted one (4.1), so none has to wait for another but the ALIAS generator, which is shown garments warped by the
-geometric matching module as it is. They can learn in one run or in three.
+Each learns to reconstruct the person in the image from the garment worn, with the true parse S instead of the predicted
+one (4.1). So none depends on another, except the ALIAS generator, which gets garments warped by the current geometric
+matching module. They can be trained in one run or in three.
 """
 import tensorflow as tf
 from tensorflow import keras
@@ -18,7 +18,7 @@ FEATURES = 'features'
 
 
 def discriminators(config: Config) -> dict[str, keras.Model]:
-    """What learns beside the generators: of S given X (eq. 10), and of the picture given S_div (eq. 14)."""
+    """Return the discriminators: of S given X (eq. 10), and of the image given S_div (eq. 14)."""
     found = {}
     if 'segmentation' in config.trainable_networks:
         own = part(config, 'segmentation')
@@ -33,7 +33,7 @@ def discriminators(config: Config) -> dict[str, keras.Model]:
 
 
 def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
-    """Adam for everything that learns, each with the rates of A.3."""
+    """Return Adam for everything that is trained, with the rates of A.3."""
     found = {}
     for name in config.trainable_networks:
         own = part(config, name)
@@ -44,27 +44,27 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
 
 
 def files(config: Config) -> list[str]:
-    """What training reads beside the data: published weights.
+    """Return the files training reads besides the data: published weights.
 
     Raises:
-      ModelError: the perceptual loss has a weight, and there are none.
+      ModelError: the perceptual loss has a weight, but there are no files.
     """
     if 'alias' not in config.trainable_networks or not part(config, 'alias').lambda_percept:
         return []
     if not config.features:
-        raise ModelError('model.features: the perceptual loss (eq. 16) needs weights of VGG-19; give torchvision\'s '
-                         'vgg19-dcbb9e9d.pth or a run of vgg_e_imagenet, or do without by '
+        raise ModelError('model.features: the perceptual loss (eq. 16) needs weights of VGG-19. Give torchvision\'s '
+                         'vgg19-dcbb9e9d.pth or a run of vgg_e_imagenet, or disable the loss with '
                          '--set model.alias.lambda_percept=0.')
     return [config.features]
 
 
 def frozen(config: Config) -> dict[str, keras.Model]:
-    """Networks that losses ask and nothing trains: F of eq. (16), if it is to be asked."""
+    """Return the frozen networks of the losses: F of eq. (16), if it is used."""
     return {FEATURES: perceptual.load(config.features)} if files(config) else {}
 
 
 def notes(config: Config) -> list[str]:
-    """What a reader of a run's report has to know of its losses."""
+    """Return notes on the losses for readers of a run's report."""
     if 'alias' not in config.trainable_networks:
         return []
     own = part(config, 'alias')
@@ -76,13 +76,13 @@ def notes(config: Config) -> list[str]:
 
 
 def loss_fn(nets: dict[str, keras.Model], batch: dict, seed, training: bool, config: Config):
-    """The losses of all that learn, from one forward pass: each moves the weights of its own network alone.
+    """Return the losses of all trained networks from one forward pass; each updates only its own network.
 
     Args:
-      batch: as `data_prep.tryon` makes it, of pictures of the model's size; a row with `real` 0 counts nothing.
+      batch: as made by `data_prep.tryon`, at the model's size; rows with `real` 0 are ignored.
 
     Returns:
-      Losses by network and what they consist of, each name -> (sum, number of rows).
+      Losses by network and their parts, each name -> (sum, number of rows).
     """
     S = tf.one_hot(batch['parse'], CLASSES)
     losses: dict[str, tf.Tensor] = {}
@@ -102,28 +102,28 @@ def loss_fn(nets: dict[str, keras.Model], batch: dict, seed, training: bool, con
             losses, parts = losses | found, parts | of
     rows = tf.reduce_sum(batch['real'])
 
-    def summed(values):  # of [B] each; also where a padded row is not a number
+    def summed(values):  # [B] each; padded rows may be NaN
         return {name: (tf.reduce_sum(tf.where(batch['real'] > 0, tf.cast(value, tf.float32), 0.0)), rows)
                 for name, value in values.items()}
     return summed(losses), summed(parts)
 
 
 def _shown(own: segmentation.Config) -> list[str]:
-    """X of eq. (10): what the segmentation generator is given, but for noise."""
+    """Return X of eq. (10): the segmentation generator's inputs, without noise."""
     return [name for name in own.inputs if name != 'noise']
 
 
 def _segmentation(nets, batch, S, seed, training, config):
-    """L_S = L_cGAN + lambda_CE L_CE (eq. 8), L_cGAN by LSGAN."""
+    """Return L_S = L_cGAN + lambda_CE L_CE (eq. 8), L_cGAN by LSGAN."""
     own = part(config, 'segmentation')
     inputs = chain.segmentation_inputs(own, batch, seed)
     logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
     S = resizing.nearest(S, *own.size)
-    L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); of logits for either output
+    L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); from logits for either output
     X = tf.concat([inputs[name] for name in _shown(own)], -1)
     D = nets['segmentation_discriminator']
     fake = D(tf.concat([X, segmentation.probabilities(logits, own)], -1), training=training)
-    real = D(tf.concat([X, S], -1), training=False)  # by the same weights, see `layers.Convolution`
+    real = D(tf.concat([X, S], -1), training=False)  # with the same weights, see `layers.Convolution`
     L_cGAN, L_D = adversary.lsgan(real, fake)
     right = row_means(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
     return ({'segmentation': L_cGAN + own.lambda_CE * L_CE, 'segmentation_discriminator': L_D},
@@ -131,18 +131,18 @@ def _segmentation(nets, batch, S, seed, training, config):
 
 
 def _geometric_matching(batch, S, cloth, theta, config):
-    """L_warp = |I_c - W(c, theta)| + lambda_const L_const (eq. 11)."""
+    """Return L_warp = |I_c - W(c, theta)| + lambda_const L_const (eq. 11)."""
     own = part(config, 'geometric_matching')
     spline = geometric_matching.spline(own)
     W = geometry.sample(cloth, spline.grid(theta, *own.size))
     worn = S[..., UPPER:UPPER + 1]
-    I_c = resizing.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, as garments are photographed
+    I_c = resizing.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, like photographs of garments
     L_1, L_const = row_means(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
     return ({'geometric_matching': L_1 + own.lambda_const * L_const}, {'L_warp': L_1, 'L_const': L_const})
 
 
 def _alias(nets, batch, S, theta, seed, training, config):
-    """L_I = L_cGAN + lambda_FM L_FM + lambda_percept L_percept (eq. 13), L_cGAN by the hinge loss."""
+    """Return L_I = L_cGAN + lambda_FM L_FM + lambda_percept L_percept (eq. 13), L_cGAN by the hinge loss."""
     own = part(config, 'alias')
     inputs = chain.alias_inputs(batch, S, *chain.warped(config, batch, theta))
     true, made = batch['image'], nets['alias']({**inputs, 'seed': seed}, training=training)
@@ -160,8 +160,9 @@ def _alias(nets, batch, S, theta, seed, training, config):
 
 
 def pictures(nets: dict[str, keras.Model], batch: dict, config: Config):
-    """What the networks make of a batch, side by side, for people to look at: the parse, the garment as it is warped,
-    and the picture, as far as there are networks for them; the true picture last.
+    """Draw the networks' outputs for a batch side by side: parse, warped garment and image, as far as they exist.
+
+    The true image comes last.
 
     Returns:
       uint8 [B, H, several W, 3].

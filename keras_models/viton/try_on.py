@@ -1,10 +1,10 @@
 """VITON-HD, high-resolution virtual try-on (Choi, Park, Lee, Choo 2021).
 
-Of a person and a garment the picture of the person wearing it, by three networks one after another (`chain.py`).
+The image of a person wearing a garment is made by three networks in sequence (`chain.py`).
 """
 from tensorflow import keras
 
-from keras_models.viton.chain import (  # noqa: F401 (as a model module has them)
+from keras_models.viton.chain import (  # noqa: F401 (parts of a model module)
     PARTS,
     PRESETS,
     Config,
@@ -28,13 +28,13 @@ FIGURES = {'segmentation': 10, 'geometric_matching': 11, 'alias': 12}
 
 
 def built(config: Config) -> list[str]:
-    """The networks a run holds: all if the last of them learns or none does, else those that learn."""
+    """Return the networks a run holds: all if the last or none is trained, otherwise the trained ones."""
     trained = config.trainable_networks
     return [name for name in PARTS if name in trained or 'alias' in trained or not trained]
 
 
 def build(config: Config) -> dict[str, keras.Model]:
-    """Those of `built`, each as its own module builds it."""
+    """Build the networks of `built`, each by its own module."""
     return {name: net for name in built(config) for net in PARTS[name].build(part(config, name)).values()}
 
 
@@ -43,23 +43,25 @@ def _sum(config: Config, what: str) -> int:
 
 
 def parameters(config: Config) -> int:
-    """Number of the networks' parameters, in closed form."""
+    """Return the number of the networks' parameters, in closed form."""
     return _sum(config, 'parameters')
 
 
 def macs(config: Config) -> int:
-    """Multiply-adds of one picture."""
+    """Return the multiply-adds of one image."""
     return _sum(config, 'macs')
 
 
 def flops_per_unit(config: Config) -> int:
-    """Operations a picture, but for those of discriminators: a multiply-add is two, and the backward pass of what
-    learns costs two forward ones."""
+    """Return the training operations per image, without discriminators.
+
+    A multiply-add is two operations, and a backward pass through a trained network costs two forward ones.
+    """
     return 2 * macs(config) + 4 * sum(PARTS[name].macs(part(config, name)) for name in config.trainable_networks)
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The networks: where the paper has them, their size, parameters and cost."""
+    """Return the networks: their figures in the paper, size, parameters and cost."""
     rows: list[tuple[str, ...]] = []
     for name in built(config):
         module, own = PARTS[name], part(config, name)

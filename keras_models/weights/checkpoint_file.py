@@ -1,8 +1,7 @@
-"""The tensors in a checkpoint of TensorFlow, read without TensorFlow's own reader, which ends the process over an index
-that lies.
+"""Read tensors from a TensorFlow checkpoint without TensorFlow's own reader, which aborts the process on a false index.
 
-`<path>.index` is a table as LevelDB has it: blocks of keys and values, behind them a block that says where those are,
-and a footer. A value says of which type and shape a tensor is, and where in `<path>.data-00000-of-00001` its bytes are.
+`<path>.index` is a LevelDB table: blocks of keys and values, followed by a block of their locations and a footer. A
+value gives a tensor's type and shape, and the location of its bytes in `<path>.data-00000-of-00001`.
 """
 import math
 import struct
@@ -17,17 +16,17 @@ from keras_models import ModelError
 
 _FOOTER = 48  # bytes
 _MAGIC = struct.pack('<Q', 0xDB4775248B80FB57)
-_LARGEST = 1 << 28  # bytes of an index; a tensor takes about a hundred
+_LARGEST = 1 << 28  # most bytes of an index; a tensor takes about a hundred
 
 
 class Reader:
-    """Reads tensors by their keys, as `tf.train.load_checkpoint` does.
+    """Read tensors by key, as `tf.train.load_checkpoint` does.
 
     Args:
-      path: without `.index`.
+      path: the prefix, without `.index`.
 
     Raises:
-      ModelError: the index is missing, damaged or says what cannot be.
+      ModelError: the index is missing, damaged or inconsistent.
     """
 
     def __init__(self, path: str):
@@ -43,16 +42,16 @@ class Reader:
         except tf.errors.OpError as error:
             raise ModelError(f'{path}.index cannot be read: {error.message}') from error
         except (LookupError, ValueError, TypeError, struct.error, message.DecodeError) as error:
-            raise ModelError(f'{path}.index is damaged, or no index of a checkpoint ({error})') from error
+            raise ModelError(f'{path}.index is damaged, or is not an index of a checkpoint ({error})') from error
 
     def _type(self, key: str) -> tf.DType:
-        """A tensor's type, if its entry fits itself and the file its bytes are in."""
+        """Return a tensor's type after checking its entry against itself and the data file."""
         entry = self._entries[key]
         kind, shape = tf.as_dtype(entry.dtype), self._shape(key)
         least = math.prod(shape) * (1 if kind == tf.string else kind.size)
         if min(shape, default=0) < 0 or entry.slices or entry.size < least or entry.offset < 0 or not (
                 kind == tf.string or kind.is_numpy_compatible and kind.size and entry.size == least):
-            raise ValueError(f'what it says of {key!r} cannot be')
+            raise ValueError(f'its entry of {key!r} is inconsistent')
         if not 0 <= entry.shard_id < self._shards:
             raise ValueError(f'{key!r} is in part {entry.shard_id} of {self._shards}')
         return kind
@@ -67,13 +66,13 @@ class Reader:
         return {key: self._shape(key) for key in self._entries}
 
     def get_tensor(self, key: str):
-        """A tensor's values, or of a scalar of text its bytes.
+        """Return a tensor's values, or the bytes of a scalar string.
 
         Raises:
           ModelError: they are missing or damaged.
         """
         if key not in self._entries:
-            raise ModelError(f'{self._path}.index knows no {key!r}')
+            raise ModelError(f'{self._path}.index has no {key!r}')
         entry, kind = self._entries[key], self._types[key]
         path = f'{self._path}.data-{entry.shard_id:05d}-of-{self._shards:05d}'
         try:
@@ -92,20 +91,20 @@ class Reader:
         else:
             crc, good = google_crc32c.value(data), len(data) == entry.size
         if not good or ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != entry.crc32c:
-            raise ModelError(f'{path} is damaged: at byte {entry.offset:,} are not the {entry.size:,} bytes of {key!r} '
-                             'that were written (CRC-32C differs)')
+            raise ModelError(f'{path} is damaged: the {entry.size:,} bytes of {key!r} at byte {entry.offset:,} differ '
+                             'from those that were written (CRC-32C differs)')
         if kind == tf.string:
             return data
         return np.frombuffer(data, kind.as_numpy_dtype).reshape(self._shape(key))
 
 
 def _blocks(data: bytes) -> list[tuple[int, int]]:
-    """Where a table's blocks of values are: (offset, size)."""
+    """Return the locations of a table's blocks of values: (offset, size)."""
     footer = data[-_FOOTER:]
     if not footer.endswith(_MAGIC):
         raise ValueError('its end is missing')
     at = 0
-    for _ in range(2):  # of another block, which is empty
+    for _ in range(2):  # of the meta index, which is empty
         _, at = _number(footer, at)
     offset, at = _number(footer, at)
     return [_handle(value) for _, value in _block(data, offset, _number(footer, at)[0])]
@@ -117,10 +116,10 @@ def _handle(value: bytes) -> tuple[int, int]:
 
 
 def _block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-    """A block's keys and values; of a key, what it shares with the one before is left out."""
+    """Return a block's keys and values; keys are stored without the prefix shared with the previous key."""
     block, rows, at, key = data[offset:offset + size], [], 0, b''
     if len(block) != size or data[offset + size] != 0:
-        raise ValueError('a block is cut short or compressed')
+        raise ValueError('a block is truncated or compressed')
     end = size - 4 - 4 * struct.unpack('<I', block[-4:])[0]
     while at < end:
         shared, at = _number(block, at)
@@ -135,7 +134,7 @@ def _block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number, seven bits a byte, and where what follows it begins."""
+    """Read a number, seven bits per byte; return it and the offset behind it."""
     number = shift = 0
     while True:
         byte = data[at]

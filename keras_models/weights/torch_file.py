@@ -1,12 +1,12 @@
-"""The tensors in a file of PyTorch (.pth, .pt), without PyTorch and without executing its pickle.
+"""Read tensors from a PyTorch file (.pth, .pt), without PyTorch and without executing its pickle.
 
 `torch.save` writes a zip archive: each storage's bytes as a member, and a pickle that says which tensor lies where in
-which storage. Before 1.6 it wrote pickles one after another and the storages behind them, as many published weights
-still are. A pickle is a program that can call any function there is. Here a machine reads it that knows only the
-instructions a state dict needs and the few functions in `_CALLS`, which are its own; everything else is refused.
+which storage. Before 1.6 it wrote consecutive pickles followed by the storages, the format of many published weights. A
+pickle is a program that can call any function. The interpreter here knows only the instructions a state dict needs and
+the few functions in `_CALLS`, which are its own; everything else is refused.
 """
 import io
-import pickletools  # noqa: TID251 (it takes a pickle apart and runs nothing)
+import pickletools  # noqa: TID251 (it disassembles a pickle and runs nothing)
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -17,26 +17,26 @@ import tensorflow as tf
 from keras_models import ModelError
 
 BFLOAT16 = 'torch BFloat16Storage'
-# By the names the pickle has for them; a module and what is in it are one string here, which nobody looks up.
+# By their names in the pickle; module and attribute form one string, which is never looked up.
 DTYPES = {'torch HalfStorage': 'f2', BFLOAT16: 'u2', 'torch FloatStorage': 'f4', 'torch DoubleStorage': 'f8',
           'torch CharStorage': 'i1', 'torch ShortStorage': 'i2', 'torch IntStorage': 'i4', 'torch LongStorage': 'i8',
           'torch ByteStorage': 'u1', 'torch BoolStorage': '?'}
 BYTE_ORDERS = {b'little': '<', b'big': '>'}
-LARGEST_PICKLE = 1 << 22  # bytes; a tensor takes about 150, and a hostile byte up to a hundred of memory
-LEGACY = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.'  # the magic number, pickled: a file of before 1.6
+LARGEST_PICKLE = 1 << 22  # bytes; a tensor takes about 150, and a hostile byte may use a hundred bytes of memory
+LEGACY = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.'  # the pickled magic number of files before 1.6
 REMEDY = 'give the state dict of one network, torch.save(network.state_dict(), path)'
 
 
 def read(path: str) -> dict[str, np.ndarray]:
-    """Reads a state dict.
+    """Read a state dict.
 
     Returns:
       name -> values, in the machine's byte order and read-only; float32 for bfloat16. Tensors that share a storage in
       the file share memory.
 
     Raises:
-      ModelError: the file cannot be read, is no such archive, is damaged, or its pickle asks for anything but tensors
-        by name. In no case was anything of it executed.
+        ModelError: the file cannot be read, is not such an archive, is damaged, or its pickle contains anything but
+          named tensors. Nothing of it is executed in any case.
     """
     try:
         with tf.io.gfile.GFile(path, 'rb') as file:
@@ -45,10 +45,10 @@ def read(path: str) -> dict[str, np.ndarray]:
         raise ModelError(f'{path} {error}') from error
     except tf.errors.OpError as error:
         raise ModelError(f'{path} cannot be read: {error.message}') from error
-    # TypeError is what TensorFlow's files say of a place below zero, where a damaged directory may point.
+    # TensorFlow's files raise TypeError for a negative offset, to which a damaged directory may point.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, TypeError) as error:
         what = str(error).partition('\n')[0]
-        raise ModelError(f'{path} is damaged or cut off ({what}); fetch it again') from error
+        raise ModelError(f'{path} is damaged or truncated ({what}); fetch it again') from error
 
 
 def _state_dict(file) -> dict[str, np.ndarray]:
@@ -56,10 +56,10 @@ def _state_dict(file) -> dict[str, np.ndarray]:
     if start == LEGACY:
         return _named(_understood(_legacy, file))
     if not start.startswith(b'PK'):
-        raise ModelError('is no archive as PyTorch writes them; give a .pth file')
+        raise ModelError('is not an archive in PyTorch\'s format; give a .pth file')
     with zipfile.ZipFile(file) as archive:
         root = _check(archive, file.size())
-        program, order = archive.read(f'{root}/data.pkl'), b'little'  # what wrote no mark was as good as always that
+        program, order = archive.read(f'{root}/data.pkl'), b'little'  # almost all files without a mark
         if f'{root}/byteorder' in archive.namelist():
             order = archive.read(f'{root}/byteorder')
         if order not in BYTE_ORDERS:
@@ -69,13 +69,13 @@ def _state_dict(file) -> dict[str, np.ndarray]:
 
 
 def _understood(function, *arguments):
-    """What a function makes of pickles, whose nonsense is not its fault."""
+    """Call a function on pickles and report their errors as damage of the file."""
     try:
         return function(*arguments)
     except ModelError:
         raise
     except (ValueError, TypeError, LookupError, OverflowError) as error:
-        raise ModelError(f'is damaged: its pickle makes no sense ({error}); fetch it again') from error
+        raise ModelError(f'is damaged: its pickle is invalid ({error}); fetch it again') from error
 
 
 def _named(found) -> dict[str, np.ndarray]:
@@ -83,12 +83,12 @@ def _named(found) -> dict[str, np.ndarray]:
         raise ModelError(f'holds no tensors by name; {REMEDY}')
     other = [name for name, value in found.items() if not isinstance(value, np.ndarray) or not name.isprintable()]
     if other:
-        raise ModelError(f'holds {other[0][:99]!r}, which is no named tensor; {REMEDY}')
+        raise ModelError(f'holds {other[0][:99]!r}, which is not a named tensor; {REMEDY}')
     return found
 
 
 def _check(archive: zipfile.ZipFile, size: int) -> str:
-    """The folder all members lie in. Nothing in the archive may become larger than the archive."""
+    """Return the folder of all members, after checking that none unpacks to more than the archive's size."""
     members = archive.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
         raise ModelError('is a compressed or encrypted archive, which PyTorch does not write')
@@ -110,7 +110,7 @@ class _Storages:
         self._read: dict[tuple[str, str, int], np.ndarray] = {}
 
     def __call__(self, identity) -> np.ndarray:
-        """A persistent identity, ('storage', type, member, device, elements) -> its elements."""
+        """Return the elements of a persistent identity, ('storage', type, member, device, elements)."""
         what, kind, key, _, count = identity
         if what != 'storage' or not isinstance(kind, str) or not isinstance(key, str) or not isinstance(count, int):
             raise ValueError('a storage without type, name and length')
@@ -125,7 +125,7 @@ class _Storages:
         except KeyError as error:
             raise ModelError(f'lacks its member {name[:99]!r}; fetch it again') from error
         if size != count * dtype.itemsize:
-            raise ModelError(f'is damaged: {name[:99]!r} has {size:,} bytes, which should be {count:,} elements of '
+            raise ModelError(f'is damaged: {name[:99]!r} has {size:,} bytes instead of {count:,} elements of '
                              f'{dtype.itemsize}; fetch it again')
         values = np.ndarray((count,), dtype, self._archive.read(name)).astype(dtype.newbyteorder('='), copy=False)
         if kind == BFLOAT16:  # the upper half of a float32
@@ -135,7 +135,7 @@ class _Storages:
 
 
 def _legacy(file) -> Any:
-    """After the magic number the pickles of version, machine, state dict and storages' names; then the storages."""
+    """Read the pickles after the magic number (version, machine, state dict, storages' names), then the storages."""
     start, pickles, storages = file.tell(), io.BytesIO(file.read(LARGEST_PICKLE)), _LaterStorages(file.size())
     found = [_interpret(pickles, storages) for _ in range(4)]
     file.seek(start + pickles.tell())
@@ -144,22 +144,22 @@ def _legacy(file) -> Any:
 
 
 class _LaterStorages:
-    """Storages whose numbers come after the pickles: little-endian, as the machines were that wrote them.
+    """Storages whose numbers follow the pickles; little-endian, like the machines that wrote them.
 
     Args:
-      room: bytes that all of them may have, as the file has no more.
+      room: most bytes of all of them, from the file's size.
     """
 
     def __init__(self, room: int):
         self._room, self._made = room, dict[str, np.ndarray]()
 
     def __call__(self, identity) -> np.ndarray:
-        """As `_Storages`, zeros so far; one more part tells of a storage within another."""
+        """Return zeros for now, as `_Storages`; a further part of the identity names a nested storage."""
         what, kind, key, _, count, within = identity
         if what != 'storage' or not isinstance(kind, str) or not isinstance(key, str) or not isinstance(count, int):
             raise ValueError('a storage without type, name and length')
         if within is not None or kind == BFLOAT16:
-            raise ModelError('has storages that only PyTorch before 1.6 knew; load it with a current torch and save '
+            raise ModelError('has storages of a kind removed in PyTorch 1.6; load it with a current torch and save '
                              'it again')
         dtype = np.dtype(f'<{DTYPES[kind]}')
         if key not in self._made:
@@ -174,36 +174,36 @@ class _LaterStorages:
         return shown
 
     def fill(self, file, names) -> None:
-        """Each storage is its length, eight bytes, and its elements, in the order of names."""
+        """Read each storage, eight bytes of length and its elements, in the order of names."""
         if not isinstance(names, list) or {*map(_string, names)} != {*self._made} or len(names) != len(self._made):
-            raise ValueError('other storages than its tensors are of')
+            raise ValueError('other storages than its tensors use')
         for name in names:
             storage, count = self._made[name], int.from_bytes(file.read(8), 'little')
             if count != len(storage):
-                raise ValueError(f'a storage of {count:,} elements which should be {len(storage):,}')
+                raise ValueError(f'a storage of {count:,} elements instead of {len(storage):,}')
             storage[:] = np.frombuffer(file.read(storage.nbytes), storage.dtype, count)
 
 
 def _tensor(arguments) -> np.ndarray:
-    """torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, …)."""
+    """Replace torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, …)."""
     storage, offset, size, stride = arguments[:4]
     if not (isinstance(storage, np.ndarray) and isinstance(size, tuple) and isinstance(stride, tuple)
             and all(isinstance(number, int) for number in (offset, *size, *stride))):
         raise ValueError('a tensor without storage, size and strides')
     each = storage.itemsize
     tensor: np.ndarray = np.ndarray(size, storage.dtype, storage, offset * each, [step * each for step in stride])
-    if tensor.size > storage.size:  # an expanded one, which as an array of its own could be of any size
-        raise ModelError(f'has a tensor of {tensor.size:,} elements made of {storage.size:,}; save a clone() of it')
+    if tensor.size > storage.size:  # an expanded tensor, which as an array could have any size
+        raise ModelError(f'has a tensor of {tensor.size:,} elements from {storage.size:,}; save a clone() of it')
     return tensor
 
 
 def _parameter(arguments) -> np.ndarray:
-    """torch._utils._rebuild_parameter(tensor, requires_grad, hooks), and the class itself, as it was pickled before."""
+    """Replace torch._utils._rebuild_parameter(tensor, requires_grad, hooks), and the class itself, pickled earlier."""
     return arguments[0]
 
 
 def _dictionary(arguments) -> dict:
-    """Empty; or of a list of pairs, as Python 2 has it. The list is used up: nobody makes dictionaries of one twice."""
+    """Make an empty dictionary, or one of a list of pairs, as Python 2 does; the list is consumed, against reuse."""
     made: dict[str, Any] = {}
     for pairs in arguments:
         if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
@@ -220,10 +220,11 @@ _CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def _interpret(program, storages: Callable[[Any], np.ndarray]) -> Any:
-    """Follows a pickle as far as a state dict goes: on the stack are None, booleans, numbers, strings, tuples, lists,
-    dictionaries with strings for keys, arrays, and the names of globals as strings.
+    """Interpret a pickle as far as a state dict needs.
 
-    Keys and names are looked at only where they are strings: the hash of tuples within tuples can take for ever.
+    The stack holds None, booleans, numbers, strings, tuples, lists, dictionaries with string keys, arrays, and the
+    names of globals as strings. Keys and names are hashed only if they are strings, because hashing nested tuples can
+    take for ever.
     """
     stack: list[Any] = []
     marks: list[int] = []
@@ -277,26 +278,26 @@ def _interpret(program, storages: Callable[[Any], np.ndarray]) -> Any:
             case 'SETITEMS':
                 items = above(marks.pop())
                 _set(stack[-1], items)
-            case 'BUILD':  # a state dict's attribute `_metadata`, of no use here
+            case 'BUILD':  # a state dict's attribute `_metadata`, not needed
                 stack.pop()
             case 'STOP':
                 return stack.pop()
             case name:
-                raise ModelError(f'holds more than tensors by name (the pickle\'s {name}); {REMEDY}')
+                raise ModelError(f'holds more than named tensors (the pickle\'s {name}); {REMEDY}')
 
 
 def _known(module, name) -> str:
-    """A global's name, if it is one of ours."""
+    """Return a global's name if it is a known one."""
     known = f'{_string(module)} {_string(name)}'
     if known not in _CALLS and known not in DTYPES:
-        raise ModelError(f'asks for {f"{module}.{name}"[:99]!r}, which plain tensors by name do not need; nothing of '
+        raise ModelError(f'asks for {f"{module}.{name}"[:99]!r}, which named tensors do not need; nothing of '
                          f'it was executed; {REMEDY}')
     return known
 
 
 def _string(value) -> str:
     if not isinstance(value, str):
-        raise ValueError('something else where a name should be')
+        raise ValueError('something else in place of a name')
     return value
 
 

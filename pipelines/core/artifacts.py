@@ -24,25 +24,25 @@ from data_prep.core import files, records
 
 STORE = 'metadata.sqlite'
 _PACKAGES = ('pipelines', 'data_prep', 'keras_models')
-# Modules that no stage's hash contains, each with the reason why it cannot change what a stage computes.
+# Modules excluded from every stage's source hash, each with the reason why it cannot change a stage's result.
 FRAME = {
     **dict.fromkeys(('pipelines', 'pipelines.core.stage', 'pipelines.core.pipeline', 'pipelines.core.artifacts'),
                     'looks up, skips and records; a better message in it must not cost a training run'),
     **dict.fromkeys(('pipelines.core.cli', 'pipelines.engines.beam_flags', 'pipelines.engines.dataflow'),
-                    'reads flags; which runner a job has changes no byte of a data set'),
+                    'reads flags; the choice of a Beam runner changes no byte of a data set'),
     **dict.fromkeys(('pipelines.core.config', 'pipelines.core.renamed', 'pipelines.core.roles',
                      'pipelines.core.shipped', 'keras_models.protocol', 'data_prep.core.protocol'),
                     'resolves the configuration, whose values are in the fingerprint'),
-    'pipelines.core.compatibility': 'refuses data, and changes nothing of what is made of them',
+    'pipelines.core.compatibility': 'only accepts or refuses data',
     **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.explain', 'pipelines.core.flow',
                      'pipelines.core.machine', 'pipelines.core.progress'), 'prints'),
-    'pipelines.training.teacher': 'a person\'s lessons, which no stage gives',
+    'pipelines.training.teacher': 'interactive lessons, which no stage runs',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
                      'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',
                      'pipelines.reporting.strips'),
-                    'draws what was found; the gate does not look at it'),
-    'pipelines.training.divergence': 'says why training stopped, and changes nothing of what is trained'}
-# Files that are copied into outputs as they are, so that their comments and layout count.
+                    'renders results; the gate does not read it'),
+    'pipelines.training.divergence': 'only explains why training stopped'}
+# Files copied verbatim into outputs, so their comments and layout count.
 _COPIED = 'pipelines.serving.kit'
 _NO_CODE = ast.dump(ast.Module([], []))
 _TYPES = ('Examples', 'ExampleStatistics', 'Schema', 'ExampleAnomalies', 'ModelRun', 'Model', 'ModelEvaluation',
@@ -57,7 +57,7 @@ class Artifact:
     """One output of one execution.
 
     Attributes:
-      properties: what the stage that made it found out.
+      properties: facts recorded by the stage that made it.
     """
     id: int
     type: str
@@ -71,13 +71,13 @@ class Execution:
     """A completed run of a stage.
 
     Attributes:
-      config: all of its configuration, as YAML.
-      source: hash of the modules that did it, see `source_hash`.
+      config: its whole configuration as YAML.
+      source: hash of its modules' sources, see `source_hash`.
       commit: see `commit`.
-      started, finished: when, in seconds since 1970.
-      properties: what the stage found out.
-      inputs: ids of the artifacts it read.
-      outputs: by key.
+      started, finished: times in seconds since 1970.
+      properties: facts recorded by the stage.
+      inputs: ids of its input artifacts.
+      outputs: its output artifacts by key.
     """
     id: int
     stage: str
@@ -96,7 +96,7 @@ def sha256(value: Any) -> str:
 
 
 def file_hashes(folder: str) -> dict[str, str]:
-    """SHA-256 of every file below `folder`, by path relative to it."""
+    """Return the SHA-256 of every file below `folder`, by relative path."""
     hashes = {}
     for directory, _, names in tf.io.gfile.walk(folder):
         for file in names:
@@ -106,7 +106,7 @@ def file_hashes(folder: str) -> dict[str, str]:
 
 
 def version_folders(folder: str) -> list[str]:
-    """The integer folders of a place serving watches, lowest first; none where there is no such place."""
+    """Return the integer-named folders of a serving destination, lowest first; empty if it does not exist."""
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     numbers = [name.rstrip('/') for name in names if re.fullmatch('[0-9]+/?', name)]
     paths = [os.path.join(folder, number) for number in sorted(numbers, key=int)]
@@ -114,7 +114,7 @@ def version_folders(folder: str) -> list[str]:
 
 
 def digest(folder: str) -> str:
-    """Content digest: of a data set its manifest, which holds the shards' hashes; else of all files."""
+    """Return a content digest: of the manifest for a data set (it holds the shards' hashes), else of all files."""
     manifest = os.path.join(folder, records.MANIFEST)
     if tf.io.gfile.exists(manifest):
         with tf.io.gfile.GFile(manifest, 'rb') as file:
@@ -129,7 +129,7 @@ def _text(path: str) -> str:
 
 @functools.cache
 def _imports(module: str) -> tuple[str, frozenset[str]]:
-    """What of a module's source counts, as text, and the project's modules it imports."""
+    """Return the part of a module's source that counts, as text, and the project's modules it imports."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return '', frozenset()
@@ -149,7 +149,7 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
 
 
 def _tree(tree: ast.Module) -> str:
-    """A syntax tree as text, without docstrings: neither they nor comments nor layout change what is computed."""
+    """Return a syntax tree as text, without docstrings; like comments and layout, they do not change results."""
     def is_text(line: ast.stmt) -> bool:
         return (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
                 and isinstance(line.value.value, str))
@@ -160,13 +160,13 @@ def _tree(tree: ast.Module) -> str:
 
 
 def _packages(module: str) -> Iterator[str]:
-    """Those a module is in, which are imported before it."""
+    """Yield the packages that contain a module; Python imports them first."""
     while module := module.rpartition('.')[0]:
         yield module
 
 
 def _is_module(name: str) -> bool:
-    """Whether this is a module; of what may also be something within one, without importing that one."""
+    """Return whether `name` is a module rather than an attribute of one, without importing it."""
     if above := name.rpartition('.')[0]:
         package = importlib.util.find_spec(above) if _is_module(above) else None
         if package is None or not package.submodule_search_locations:
@@ -175,11 +175,12 @@ def _is_module(name: str) -> bool:
 
 
 def closure(modules: Iterable[str]) -> dict[str, str]:
-    """These modules and every module of the project they import, also inside functions, less `FRAME` and packages
-    that hold a docstring alone.
+    """Return the modules and all project modules they import, including imports inside functions.
+
+    `FRAME` and packages that contain only a docstring are left out.
 
     Returns:
-      Module -> what of its source counts.
+      Module -> the part of its source that counts.
     """
     seen: dict[str, str] = {}
     todo = list(modules)
@@ -192,27 +193,27 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
 
 
 def source_hash(modules: Iterable[str]) -> str:
-    """Hash of the sources in the `closure` of these modules."""
+    """Return the hash of all sources in the `closure` of these modules."""
     return sha256(closure(modules))
 
 
 @functools.cache
 def commit() -> str:
-    """The commit this source is of, and whether its packages differ from it; empty where it is no git checkout."""
+    """Return the source's git commit, noting uncommitted changes in the packages; empty outside a git checkout."""
     here = str(pathlib.Path(__file__).resolve().parents[2])
 
     def git(*words: str) -> str:
         return subprocess.run(['git', '--no-optional-locks', '-C', here, *words], capture_output=True, text=True,
                               check=True, timeout=60).stdout.strip()
     try:
-        git('ls-files', '--error-unmatch', os.path.relpath(__file__, here))  # or the repository is somebody else's
+        git('ls-files', '--error-unmatch', os.path.relpath(__file__, here))  # fails inside another project's repository
         return git('rev-parse', 'HEAD') + (' with changes' if git('status', '--porcelain', '--', *_PACKAGES) else '')
     except (OSError, subprocess.SubprocessError):
         return ''
 
 
 def root_of(path: str) -> str | None:
-    """The pipeline root that holds `path`: the nearest folder above it with a metadata store."""
+    """Return the nearest folder above `path` that has a metadata store, or None."""
     above = path.rstrip('/') if '://' in path else os.path.abspath(path)
     while os.path.dirname(above) not in (above, ''):
         above = os.path.dirname(above)
@@ -223,14 +224,14 @@ def root_of(path: str) -> str | None:
 
 @contextlib.contextmanager
 def opened(root: str) -> Iterator['Metadata']:
-    """The metadata store that lies in a pipeline root; of one in an object store a copy, since SQLite cannot lie there.
+    """Open the metadata store of a pipeline root; from an object store, a local copy, since SQLite needs a local file.
 
     Raises:
-      UserError: there is none.
+      UserError: the root has no metadata store.
     """
     path = os.path.join(root, STORE)
     if not tf.io.gfile.exists(path):
-        raise UserError(f'{root} has no {STORE}, so nothing is known of what was made there; give another '
+        raise UserError(f'{root} has no {STORE}, so no record of its runs exists. Give another '
                         '--pipeline_root.')
     with tempfile.TemporaryDirectory() as scratch:
         if '://' in root:
@@ -261,14 +262,14 @@ class Metadata:
                 mlmd.ArtifactType(name=name, properties=_ARTIFACT_PROPERTIES), can_add_fields=True) for name in _TYPES}
             context_type = self._store.put_context_type(mlmd.ContextType(name='pipeline'))
         except (errors.StatusError, RuntimeError) as error:
-            raise UserError(f'{path} cannot be opened as the metadata store ({str(error).splitlines()[0]}); '
-                            'choose another --pipeline_root, or move the damaged file away.') from error
+            raise UserError(f'{path} cannot be opened as the metadata store ({str(error).splitlines()[0]}). '
+                            'Choose another --pipeline_root, or move the damaged file away.') from error
         self._context = mlmd.Context(type_id=context_type, name=pipeline)
 
     def begin(self, stage: str, fingerprint: str, source: str, config: str) -> mlmd.Execution:
-        """Records a running execution; those a killed process left running are marked failed.
+        """Record a running execution and mark those that a killed process left running as failed.
 
-        The caller holds the lock of this work, so whatever claims to be running it is dead.
+        The caller holds the lock of this work, so no other process can still be running it.
         """
         type_id = self._store.put_execution_type(
             mlmd.ExecutionType(name=stage, properties=_EXECUTION_PROPERTIES), can_add_fields=True)
@@ -290,7 +291,7 @@ class Metadata:
 
     def publish(self, execution: mlmd.Execution, inputs: Iterable[Artifact],
                 outputs: dict[str, tuple[str, str, str]], properties: dict) -> None:
-        """Completes an execution: its events and outputs (key -> type, uri, digest) in one transaction."""
+        """Mark an execution complete and record events and outputs (key -> type, uri, digest) in one transaction."""
         execution.last_known_state = mlmd.Execution.COMPLETE
         execution.properties['found'].string_value = json.dumps(properties, sort_keys=True)
         stored = self._store.get_artifacts_by_id([artifact.id for artifact in inputs])
@@ -303,7 +304,7 @@ class Metadata:
         self._store.put_execution(execution, pairs, [self._context], reuse_context_if_already_exist=True)
 
     def completed(self, stage: str, fingerprint: str | None = None) -> list[tuple[int, str, dict[str, Artifact]]]:
-        """Completed executions, newest first: (id, source hash, outputs by key)."""
+        """Return completed executions, newest first: (id, source hash, outputs by key)."""
         query = f'type = "{stage}" AND last_known_state = COMPLETE'
         if fingerprint:
             query += f' AND properties.fingerprint.string_value = "{fingerprint}"'
@@ -311,29 +312,29 @@ class Metadata:
                 for execution in self._find(query)]
 
     def unrecorded(self, stage: str, fingerprint: str) -> list[int]:
-        """The ids of executions of the same work that came to no end."""
+        """Return the ids of unfinished executions of the same work."""
         return [execution.id for execution in self._find(
             f'type = "{stage}" AND last_known_state != COMPLETE AND '
             f'properties.fingerprint.string_value = "{fingerprint}"')]
 
     def inputs_of(self, execution_id: int) -> list[int]:
-        """The ids of the artifacts an execution read."""
+        """Return the ids of the artifacts an execution read."""
         return [event.artifact_id for event in self._store.get_events_by_execution_ids([execution_id])
                 if event.type == mlmd.Event.INPUT]
 
     def executions(self, key: str) -> list[Execution]:
-        """The completed executions of any stage with an output of this key, newest first."""
+        """Return the completed executions of any stage with an output of this key, newest first."""
         found = map(self._described, self._find('last_known_state = COMPLETE'))
         return [execution for execution in found if key in execution.outputs]
 
     def made(self, artifacts: Iterable[int]) -> list[Execution]:
-        """The executions that made these artifacts."""
+        """Return the executions that made these artifacts."""
         ids = {event.execution_id for event in self._store.get_events_by_artifact_ids([*artifacts])
                if event.type == mlmd.Event.OUTPUT}
         return [self._described(execution) for execution in self._store.get_executions_by_id(sorted(ids))]
 
     def digests(self, type_name: str) -> list[tuple[int, str, str]]:
-        """(id, path, content digest) of every artifact of a type, newest first."""
+        """Return (id, path, content digest) of every artifact of a type, newest first."""
         found = self._store.get_artifacts_by_type(type_name)
         return sorted(((artifact.id, artifact.uri, artifact.properties['digest'].string_value)
                        for artifact in found), reverse=True)
@@ -362,10 +363,10 @@ class Metadata:
 
 
 def alive(process: str) -> bool:
-    """Whether the process `<host> <pid>` still runs, as far as this host can tell."""
+    """Return whether the process `<host> <pid>` is still running, as far as this host can tell."""
     host, _, pid = process.rpartition(' ')
     if host != socket.gethostname():
-        return True  # another machine's; only that machine can tell
+        return True  # on another host, so assume that it runs
     try:
         os.kill(int(pid), 0)
     except (ProcessLookupError, ValueError):

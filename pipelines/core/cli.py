@@ -1,6 +1,6 @@
-"""The command line every stage shares.
+"""Command line shared by every stage.
 
-Imports little before the flags are read, so that `--help` answers at once; the frame itself is in
+Imports little before the flags are parsed, so that `--help` answers at once. Stages run in
 `pipelines/core/pipeline.py`.
 """
 import argparse
@@ -20,29 +20,29 @@ from pipelines.engines import dataflow
 
 
 def parser(command: str, description: str) -> argparse.ArgumentParser:
-    """The flags every command takes."""
+    """Return a parser with the flags common to all commands."""
     result = argparse.ArgumentParser(prog=f'python -m pipelines.{command}', description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    result.add_argument('--config', metavar='FILE', help='YAML file, or the name of a shipped one (default: the demo)')
+    result.add_argument('--config', metavar='FILE', help='YAML file or shipped name (default: the demo)')
     result.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
-                        help='override one value, as train.steps=100; may be repeated')
-    result.add_argument('--pipeline_root', metavar='DIR', help='where artifacts and metadata go (default: runs/<name>)')
+                        help='override one value, for example train.steps=100; may be repeated')
+    result.add_argument('--pipeline_root', metavar='DIR', help='artifacts and metadata (default: runs/<name>)')
     result.add_argument('--explain', action='store_true',
-                        help='print the resolved configuration, the model\'s size and cost, and leave')
+                        help='print the resolved configuration and the model\'s size and cost, then exit')
     return result
 
 
 def positive(text: str) -> int:
-    """Reads a flag that is a whole number of 1 or more."""
+    """Parse a flag's value as a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'it must be a whole number of 1 or more, and is {text!r}')
+        raise argparse.ArgumentTypeError(f'must be a whole number of 1 or more; it is {text!r}')
     return int(text)
 
 
 def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace | None:
-    """Parses the flags of a command that is no stage.
+    """Parse the flags of a command that is not a stage.
 
-    With `--explain` nothing else is required, and nothing else is done: the configuration is explained here.
+    `--explain` needs no other flag: the configuration is explained here and nothing else is done.
 
     Returns:
       The flags; None after `--explain`.
@@ -50,7 +50,7 @@ def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
     words = sys.argv[1:] if argv is None else argv
     if '--explain' not in words:
         return flags.parse_args(argv)
-    for action in flags._actions:  # noqa: SLF001 (argparse has no other list of them)
+    for action in flags._actions:  # noqa: SLF001 (argparse has no public list of actions)
         action.required = False
         if not action.option_strings:
             action.nargs = '*'
@@ -60,14 +60,14 @@ def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
 
 
 def explain(args: argparse.Namespace) -> None:
-    """Prints what `--explain` shows of the configuration that the flags name; makes and looks up nothing."""
+    """Explain the configuration the flags name; reads no artifacts and writes none."""
     quiet_libraries()
     from pipelines.core import explain
     explain.show(_resolved(args)[0])
 
 
 def _resolved(args: argparse.Namespace) -> tuple[Any, list[str]]:
-    """The configuration that the flags name, and the values they override."""
+    """Return the configuration the flags name, and the overrides."""
     from pipelines.core import config
     overrides = list(args.overrides)
     if getattr(args, 'strategy', None):
@@ -76,11 +76,11 @@ def _resolved(args: argparse.Namespace) -> tuple[Any, list[str]]:
 
 
 def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> dict:
-    """Runs one stage as a command. Returns its outputs by key; none with `--explain`."""
+    """Run one stage as a command and return its outputs by key; none with `--explain`."""
     flags = flags or parser(stage.name, sys.modules[stage.execute.__module__].__doc__ or '')
     args, rest = flags.parse_known_args(argv)
-    if rest and stage.name != 'prepare':  # only a Beam job passes flags on
-        flags.error(f'unknown argument {rest[0]}')
+    if rest and stage.name != 'prepare':  # only a Beam job accepts further flags
+        flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     outputs = {}
 
@@ -93,7 +93,7 @@ def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[
 
 
 def open_pipeline(args: argparse.Namespace, rest=()):
-    """The pipeline for parsed flags; with `--explain` it is printed instead of run."""
+    """Return the pipeline for parsed flags; `--explain` prints the configuration and exits instead."""
     quiet_libraries()
     rest = list(rest)
     if rest:  # before the configuration is loaded, which imports TensorFlow
@@ -115,7 +115,7 @@ def open_pipeline(args: argparse.Namespace, rest=()):
 
 
 def quiet_libraries() -> None:
-    """Keeps start-up chatter of TensorFlow, absl and Google's clients off the user's screen."""
+    """Silence the start-up messages of TensorFlow, absl and Google's clients."""
     import logging as python_logging
     import warnings
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -125,25 +125,25 @@ def quiet_libraries() -> None:
     from absl import logging
     logging.set_verbosity(logging.ERROR)
     python_logging.getLogger('tensorflow').setLevel(python_logging.ERROR)
-    # A local Beam worker logs every exception it passes on; what it passes on is reported here, once.
+    # A local Beam worker logs every exception it raises; the exception itself is reported once, here.
     python_logging.getLogger('apache_beam.runners.common').setLevel(python_logging.CRITICAL)
 
 
 def run_command(work: Callable[[], None]) -> None:
-    """Runs `work`. A user's mistake becomes one sentence and exit code 2, never a traceback.
+    """Run `work`; report a user's mistake in one sentence with exit code 2, without a traceback.
 
-    Ctrl-C and a closed pipe end it with the shell's codes, 128 plus the signal's number: `train | head` did
-    not train.
+    Ctrl-C and a closed pipe exit with the shell's codes, 128 plus the signal's number, so that `train | head` is not
+    taken for a finished run.
     """
     try:
         work()
-        sys.stdout.flush()  # a closed pipe is found here, not while Python shuts down
+        sys.stdout.flush()  # detects a closed pipe now, not while Python shuts down
     except (UserError, ModelError) as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
         print('interrupted: finished work is kept.', file=sys.stderr, flush=True)
         sys.exit(128 + signal.SIGINT)
-    except BrokenPipeError:  # `… | head`: the reader has had enough
+    except BrokenPipeError:  # `… | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
@@ -158,31 +158,31 @@ def _say_error(sentence: str) -> int:
     return 2
 
 
-OWN = ('configs', 'data_prep', 'keras_models', 'pipelines')  # a module missing in these is a fault of ours
-_REMEDIES = {errno.ENOSPC: 'free some space and start the same command again; it goes on where it was',
-             errno.EDQUOT: 'free some of your quota and start the same command again; it goes on where it was',
-             errno.EFBIG: 'raise the limit of file sizes (`ulimit -f`), or choose a disk that takes larger '
-                          'files, with --pipeline_root',
-             errno.ENOTDIR: 'choose a path below folders, with --pipeline_root',
-             errno.EISDIR: 'give a file',
-             errno.EROFS: 'choose a folder that can be written, with --pipeline_root',
-             errno.EACCES: 'ask for the right to it, or choose another place, with --pipeline_root',
-             errno.EPERM: 'ask for the right to it, or choose another place, with --pipeline_root'}
+OWN = ('configs', 'data_prep', 'keras_models', 'pipelines')  # a missing module of these is our own bug
+_REMEDIES = {errno.ENOSPC: 'Free some space and run the same command again; it resumes where it stopped',
+             errno.EDQUOT: 'Free some of your quota and run the same command again; it resumes where it stopped',
+             errno.EFBIG: 'Raise the file size limit (`ulimit -f`), or give a disk that allows larger files with '
+                          '--pipeline_root',
+             errno.ENOTDIR: 'Give a path whose parents are folders, with --pipeline_root',
+             errno.EISDIR: 'Give a file',
+             errno.EROFS: 'Give a writable folder, with --pipeline_root',
+             errno.EACCES: 'Ask for permission, or give another folder with --pipeline_root',
+             errno.EPERM: 'Ask for permission, or give another folder with --pipeline_root'}
 
 
 def _environment_sentence(error: BaseException) -> str | None:
-    """A sentence for a full, read-only or forbidden disk, however a library wrapped the error; else None."""
+    """Return a sentence for a full, read-only or forbidden disk, even if a library wrapped the error; else None."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, UserError | ModelError):
             return str(seen)
         if isinstance(seen, ModuleNotFoundError) and (seen.name or '').split('.')[0] not in OWN:
-            return (f'{seen.name} is not installed for {sys.executable}; run `make install`, and use .venv/bin/python '
-                    'in place of python.')
+            return (f'{seen.name} is not installed for {sys.executable}. Run `make install`, and use .venv/bin/python '
+                    'instead of python.')
         if isinstance(seen, OSError) and seen.errno in _REMEDIES:
-            return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}; {_REMEDIES[seen.errno]}.'
+            return f'{seen.filename or "A file"}: {os.strerror(seen.errno)}. {_REMEDIES[seen.errno]}.'
         for code, remedy in _REMEDIES.items():  # TensorFlow's file errors carry the text, not the number
             if os.strerror(code) in str(seen):
-                return re.sub(r'\{\{.*?\}\}\s*|\s*\[Op:.*?\]', '', str(seen).splitlines()[0]) + f'; {remedy}.'
+                return re.sub(r'\{\{.*?\}\}\s*|\s*\[Op:.*?\]', '', str(seen).splitlines()[0]) + f'. {remedy}.'
         seen = seen.__cause__ or seen.__context__
     return None

@@ -1,4 +1,4 @@
-"""Commands in messages, as one types them here."""
+"""Spell commands in messages so that they can be pasted."""
 import os
 import re
 import shutil
@@ -6,7 +6,7 @@ import sys
 
 
 def python() -> str:
-    """Returns the interpreter that runs this: `python` if that is the one, else its path."""
+    """Return `python` if that is the running interpreter, else the interpreter's path."""
     own = os.path.abspath(sys.executable)
     if os.path.abspath(shutil.which('python') or '') == own:
         return 'python'
@@ -15,5 +15,5 @@ def python() -> str:
 
 
 def as_typed_here(sentence: str) -> str:
-    """Returns a sentence in which every `python -m …` of the project names the interpreter that works."""
+    """Replace `python` in every `python -m …` of this project with the running interpreter."""
     return re.sub(r'(?<![\w/.])python (?=-m (pipelines|tensorboard|webbrowser)\b)', lambda _: f'{python()} ', sentence)

@@ -1,7 +1,7 @@
-"""Whether a model and data, or weights and data, agree on whose rules make the clothing-agnostic person.
+"""Check that weights and data use the same rules for the clothing-agnostic person.
 
-Weights learn from people prepared one way (`data.agnostic`). Of people prepared the other way they make worse pictures
-without a word, since all shapes fit.
+Weights are trained on people prepared by one set of rules (`data.agnostic`). On people prepared by the other they
+silently give worse images, because all shapes fit.
 """
 from typing import Any
 
@@ -9,18 +9,18 @@ from data_prep import UserError
 
 
 def check(name: str, trained: dict, data: Any, remedy: str = '') -> None:
-    """Refuses what was prepared otherwise than the data that weights were trained on.
+    """Refuse data prepared by other rules than those the weights were trained on.
 
     Args:
-      name: of weights or a model.
-      trained: what is recorded of it, `agnostic` among it; nothing is said of a task without people.
-      data: the configuration's section.
-      remedy: what to do; by default, to ask for data of the model's kind.
+      name: of the weights or model, for the message.
+      trained: its recorded facts; without `agnostic` (tasks without people) nothing is checked.
+      data: the configuration's data section.
+      remedy: what the user should do; by default, prepare data by the model's rules.
 
     Raises:
-      UserError
+      UserError: the rules differ.
     """
     own, made = trained.get('agnostic'), getattr(data, 'agnostic', None)
     if own and made and own != made:
-        raise UserError(f'{name} was trained on people of data.agnostic: {own}, and these are {made}; '
-                        f'{remedy or f"give --set data.agnostic={own}"}.')
+        raise UserError(f'{name} was trained with data.agnostic: {own}, but this data has {made}. '
+                        f'{remedy or f"Give --set data.agnostic={own}"}.')

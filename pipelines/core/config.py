@@ -1,10 +1,10 @@
-"""One YAML file holds a whole run: data, input, model, inference, training, export, evaluation, push.
+"""Load a configuration: one YAML file holds a whole run, from data to push.
 
-The sections `data` and `model` belong to the modules they name (`data.module: data_prep.wmt`), whose dataclass
-`Config` gives their keys, as `input` belongs to the data's module (its `Input`: how records become batches) and
-`inference` to the model's (its `Inference`: how a trained model is asked); all others are below. Loading, overriding
-and locking are `official.modeling.hyperparams`; that library checks no types, so every value is checked here against
-its annotation. A file with `extends: NAME` holds only what differs from that one.
+The sections `data` and `input` belong to the module named by `data.module` (its dataclasses `Config`, and `Input`: how
+records become batches); `model` and `inference` belong to the module named by `model.module` (its `Config`, and
+`Inference`: how a trained model predicts). The other sections are below. `official.modeling.hyperparams` loads,
+overrides and locks; it checks no types, so every value is checked here against its annotation. A file with
+`extends: NAME` holds only what differs from that configuration.
 """
 import dataclasses
 import difflib
@@ -26,21 +26,23 @@ from pipelines.core import renamed, roles, shipped
 
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
-_LARGEST = 2 ** 31 - 1  # of whole numbers: batches and seeds are of 32 bits
+_LARGEST = 2 ** 31 - 1  # of whole numbers: batch sizes and seeds have 32 bits
 
 
 @dataclasses.dataclass
 class TrainConfig:
-    """`jit: auto` compiles with XLA on GPU and TPU, and on a CPU what was measured to be faster
+    """Settings of training.
+
+    `jit: auto` compiles with XLA on GPU and TPU, and on a CPU where that was measured to be faster
     (`pipelines/training/jit.py`). `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and
-    updates in float32. With `gradient_accumulation_steps` a batch is taken in so many parts and its summed gradients
-    applied once: the same update in less memory, but for batch normalisation, which knows a part only. The same is that
-    of `rematerialise`, which computes most of the forward pass again for the backward pass instead of keeping it.
-    `dense_layers: one_device` keeps those of an image net on the first of several devices
+    updates in float32. `gradient_accumulation_steps` splits a batch into that many parts and applies their summed
+    gradients once: the same update in less memory, except that batch normalisation sees one part at a time.
+    `rematerialise` also saves memory for the same update: it recomputes most of the forward pass during the backward
+    pass. `dense_layers: one_device` keeps the dense layers of an image network on the first of several devices
     (`pipelines/training/hybrid_parallel.py`). `init_from` names weights to start from: a checkpoint, a ModelRun, an
-    exported model or the folder of its pushed versions; of a list each gives the networks it holds.
+    exported model or the folder of its pushed versions; from a list, each provides the networks it holds.
     """
-    steps: int = 100000  # updates of the weights; 0 exports those of `init_from` as they are
+    steps: int = 100000  # weight updates; 0 exports the weights of `init_from` unchanged
     init_from: str | list[str] = ''
     # how replicas are distributed; the flag --strategy sets it
     strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
@@ -50,44 +52,44 @@ class TrainConfig:
     gradient_accumulation_steps: int = 1
     rematerialise: bool = False
     dense_layers: Literal['every_device', 'one_device'] = 'every_device'
-    log_every: int = 50  # steps from one printed loss to the next
-    checkpoint_every: int = 1000  # steps from one checkpoint to the next
-    validate_every: int = 1000  # steps from one validation to the next
-    keep_checkpoints: int = 5  # newest checkpoints that stay on disk
-    average_checkpoints: int = 5  # newest checkpoints whose mean is exported; 1 averages none
+    log_every: int = 50  # steps between printed losses
+    checkpoint_every: int = 1000  # steps between checkpoints
+    validate_every: int = 1000  # steps between validations
+    keep_checkpoints: int = 5  # newest checkpoints kept on disk
+    average_checkpoints: int = 5  # newest checkpoints averaged for export; 1 exports the last
 
 
 @dataclasses.dataclass
 class ExportConfig:
-    """`jit: false` is what an unmodified TensorFlow Serving can load."""
+    """Settings of the export; an unmodified TensorFlow Serving can only load `jit: false`."""
     jit: bool = False
-    warmup_requests: int = 4  # requests from the validation split that a server plays before it answers
+    warmup_requests: int = 4  # validation examples a server runs before it accepts requests
 
 
 @dataclasses.dataclass
 class EvaluateConfig:
     """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
 
-    No threshold at all means no blessing. `networks`: files of published weights that metrics ask for, by their names
-    there; a metric that lacks one is left out.
+    No threshold at all means no blessing. `networks`: paths of published weights that metrics need, by network name; a
+    metric without its network is left out.
     """
-    split: str = 'test'  # which split the gate judges by
-    batch_size: int = 64  # examples predicted at once
-    slices: list[str] = dataclasses.field(default_factory=list)  # features by which metrics are split, as kind
+    split: str = 'test'  # split the gate evaluates
+    batch_size: int = 64  # examples per prediction batch
+    slices: list[str] = dataclasses.field(default_factory=list)  # features to slice metrics by, such as kind
     networks: dict[str, str] = dataclasses.field(default_factory=dict)
-    # what blessing takes, as {bleu: {min: 20}}
+    # conditions of a blessing, such as {bleu: {min: 20}}
     thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class InfraValidateConfig:
-    """How long a fresh process may take to load the model and answer its warm-up requests."""
+    """Time limit for a fresh process that loads the model and answers its warm-up requests."""
     max_seconds: int = 120  # to load the model and answer in a fresh process
 
 
 @dataclasses.dataclass
 class PushConfig:
-    """`destination` is the folder serving watches; empty: `serving/<name>` in the pipeline root."""
+    """`destination` is the folder that serving watches; if empty, `serving/<name>` in the pipeline root."""
     destination: str = ''
 
 
@@ -101,10 +103,10 @@ class Config:
     """A resolved configuration. `data`, `input`, `model` and `inference` are instances of their modules' own classes.
 
     Attributes:
-      is_demo: whether stages make what is missing before them on the way; no file inherits it.
-      source: the file it came from.
-      data_spec, model_spec: what the modules of data and model offer.
-      values: the same as plain nested dicts, for fingerprints, lineage and `--explain`.
+      is_demo: whether stages run missing earlier stages themselves; `extends` does not inherit it.
+      source: the file it was read from.
+      data_spec, model_spec: specifications of the data and model modules.
+      values: all values as plain nested dicts, for fingerprints, lineage and `--explain`.
     """
     name: str
     seed: int
@@ -125,23 +127,26 @@ class Config:
 
     @property
     def makes_its_data(self) -> bool:
-        """Whether nothing has to be fetched to prepare it."""
+        """Whether its data is generated, so that nothing has to be fetched."""
         return not any(self.data.files(split) for split in self.data_spec.splits)
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML, except that 1e-9 is a number (YAML 1.1 wants 1.0e-9), that no value is written once and taken many
-    times, which a few lines could do to a billion, and that no text holds what no path can."""
+    """Plain YAML, except for three rules.
+
+    1e-9 is a number (YAML 1.1 wants 1.0e-9); aliases are refused, because a few lines of them can expand to a billion
+    values; and no text may hold a character that no path can.
+    """
 
     def compose_node(self, parent, index):
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(f'aliases (*name) are not read; write the value out{self.peek_event().start_mark}')
+            raise yaml.YAMLError(f'aliases (*name) are not allowed; write the value out{self.peek_event().start_mark}')
         return super().compose_node(parent, index)
 
     def construct_scalar(self, node):
         value = super().construct_scalar(node)
         if re.search('[\0\ud800-\udfff]', value):
-            raise yaml.YAMLError(f'a zero or half a character in a text{node.start_mark}')
+            raise yaml.YAMLError(f'a null character or an unpaired surrogate in a text{node.start_mark}')
         return value
 
 
@@ -150,17 +155,17 @@ _Loader.add_implicit_resolver('tag:yaml.org,2002:float', re.compile(r'^[-+]?\d+(
 
 
 def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Config:
-    """Reads a configuration.
+    """Read a configuration.
 
     Args:
-      path: a YAML file, or the name of one that ships with the project; None is the demo.
+      path: a YAML file or the name of a shipped configuration; None is the demo.
       overrides: `section.key=value` strings, the value in YAML.
 
     Returns:
       The resolved, locked configuration.
 
     Raises:
-      UserError: no such file, not YAML, an unknown key or a value of the wrong type: named with its place.
+      UserError: no such file, not YAML, an unknown key or a value of the wrong type; the message names the place.
     """
     asked: set[str] = set()  # old names of keys
     source, raw = _read(path or DEFAULT, asked)
@@ -172,26 +177,26 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     data, model = specs['data'], specs['model']
     if data.task not in model.tasks:
         raise UserError(f'{where}: data.module: {data.name} prepares data for the task {data.task}, and '
-                        f'{model.name} is for {" and ".join(model.tasks)}; choose another data.module or model.module.')
+                        f'{model.name} is for {" and ".join(model.tasks)}. Choose another data.module or model.module.')
     owned = {'data': data.config, 'input': data.input, 'model': model.config, 'inference': model.inference}
     renamed.settle(raw, asked, owned, source)
     template = _template(specs, owned, {section: raw.get(section) or {} for section in specs})
     _check(where, raw, template, '')
     _empty_lists(template, raw)
-    template.override(raw, is_strict=False)  # keys are checked above; strict would refuse free keys of dict values
-    # An empty model key follows the data's of the same name, and `steps` training's.
+    template.override(raw, is_strict=False)  # keys are checked above; strict mode refuses free keys in dictionaries
+    # An empty model key takes the data section's value of the same name, and `steps` that of train.
     for field in dataclasses.fields(model.config):
         for section in (template.data, template.input, template.train):
             if getattr(template.model, field.name) is None and hasattr(section, field.name):
                 template.override({'model': {field.name: getattr(section, field.name)}}, is_strict=True)
     least = getattr(template.data, 'vocab_size', 0)
     if hasattr(template.model, 'vocab_size') and template.model.vocab_size < least:
-        raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is less than data.vocab_size '
-                        f'{template.data.vocab_size}; leave it out to take the data\'s.')
+        raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is smaller than data.vocab_size '
+                        f'{template.data.vocab_size}. Leave it out to use that of the data.')
     template.lock()
     values = template.as_dict()
     if values['name'] in ('', '.', '..') or '/' in values['name']:
-        raise UserError(f'{where}: name must be that of a folder; it is {values["name"]!r}.')
+        raise UserError(f'{where}: name must be usable as a folder name; it is {values["name"]!r}.')
     sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
     for section, cls in owned.items():
         keys = {key: value for key, value in values[section].items() if key != 'module'}
@@ -204,28 +209,28 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
 
 
 def empty_keys(config: Config) -> list[str]:
-    """The model's keys that only a prepared data set can fill, see `with_data_set`."""
+    """Return the model's keys that are empty until the data set is prepared, see `with_data_set`."""
     return [field.name for field in dataclasses.fields(config.model) if getattr(config.model, field.name) is None]
 
 
 def with_data_set(config: Config, manifest: dict) -> Config:
-    """The configuration once its data set is known: model keys still empty take what the manifest says of them.
+    """Return the configuration with the model's empty keys filled from the manifest of its data set.
 
     Raises:
-      UserError: the data set holds more than the model was told of, as more classes.
+      UserError: a key of the model is too small for the data set, such as the number of classes.
     """
     told, where = manifest.get('model', {}), f'{config.source}: model'
     for key, value in told.items():
         own = getattr(config.model, key, None)
         if own is not None and own < value:
-            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set; leave it out to take '
+            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set. Leave it out to use '
                             'those.')
     empty = {key: value for key, value in told.items() if getattr(config.model, key, 0) is None}
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
 
 
 def _read(path: str, asked: set[str], children: tuple[str, ...] = ()) -> tuple[str, dict]:
-    """The file a name stands for, and its values over those of the one it extends; `asked` gets old names of keys."""
+    """Return a configuration's file and its values merged over its parent's; old key names are added to `asked`."""
     source = path if path.endswith(('.yaml', '.yml')) else f'{path}.yaml'
     if not os.path.exists(source):
         own, note = shipped.find(path)
@@ -235,8 +240,8 @@ def _read(path: str, asked: set[str], children: tuple[str, ...] = ()) -> tuple[s
     if not os.path.exists(source):
         where = f'{children[-1]}: extends: ' if children else ''
         near = difflib.get_close_matches(os.path.basename(path), shipped.paths(), n=1)
-        hint = f'did you mean {near[0]}? ' if near else ''
-        raise UserError(f'{where}There is no configuration {path!r}; {hint}Give a YAML file or a name that '
+        hint = f'Did you mean {near[0]}? ' if near else ''
+        raise UserError(f'{where}There is no configuration {path!r}. {hint}Give a YAML file or a name that '
                         '`python -m pipelines.run --list` shows.')
     raw = _yaml(_text(source), f'{source} is not YAML')
     if not isinstance(raw, dict):
@@ -254,7 +259,7 @@ def _read(path: str, asked: set[str], children: tuple[str, ...] = ()) -> tuple[s
 
 
 def _merge(parent: dict, child: dict) -> dict:
-    """The child's values over the parent's, section by section."""
+    """Merge the child's values over the parent's, section by section."""
     both = {key: _merge(parent[key], value) if isinstance(value, dict) and isinstance(parent.get(key), dict) else value
             for key, value in child.items()}
     return {**parent, **both}
@@ -263,35 +268,35 @@ def _merge(parent: dict, child: dict) -> dict:
 def _yaml(text: str, wrong: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except Exception as error:  # a number too long, a date that is none, brackets in brackets: each another kind
+    except Exception as error:  # an overlong number, an invalid date, deep nesting: each raises its own type
         raise UserError(f'{wrong}: {" ".join(str(error).split())}') from error
 
 
 def _text(path: str) -> str:
     if os.path.getsize(path) > _LARGEST_FILE:
-        raise UserError(f'{path} is over {_LARGEST_FILE:,} bytes, and no configuration.')
+        raise UserError(f'{path} has over {_LARGEST_FILE:,} bytes, so it is not a configuration. Give a YAML file.')
     try:
         with open(path, encoding='utf-8') as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise UserError(f'{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.') from error
+        raise UserError(f'{path} is not UTF-8 text (byte {error.start}). Save it as UTF-8.') from error
 
 
 def _apply(raw: dict, override: str) -> None:
     key, equals, text = (part.strip() for part in override.partition('='))
     if not equals or not all(key.split('.')):
-        raise UserError(f'--set {override}: write section.key=value, for example --set train.steps=100.')
+        raise UserError(f'--set {override}: Write section.key=value, for example --set train.steps=100.')
     value = _yaml(text, f'--set {override}: {text!r} is not a YAML value')
     *sections, last = key.split('.')
     for section in sections:
         raw = raw.setdefault(section, {})
         if not isinstance(raw, dict):
-            raise UserError(f'--set {override}: {section!r} holds a value, not keys.')
+            raise UserError(f'--set {override}: {section!r} is a single value, not a section.')
     raw[last] = value
 
 
 def _spec(where: str, raw: dict, section: str) -> Any:
-    """What the module of a section offers."""
+    """Return the specification of a section's module."""
     given = raw.get(section) or {}
     name: Any = given.get('module') if isinstance(given, dict) else None
     try:
@@ -301,7 +306,7 @@ def _spec(where: str, raw: dict, section: str) -> Any:
 
 
 def _template(specs: dict, owned: dict[str, type], raw: dict[str, dict]) -> hyperparams.Config:
-    """All defaults as one hyperparams.Config, a module's preset applied before the file's own values."""
+    """Return all defaults as one hyperparams.Config; a model's preset is applied before the file's values."""
     fields = [('name', str, ''), ('seed', int, 1), ('is_demo', bool, False)]
     sections, presets = owned | _SECTIONS, {}
     for section, spec in specs.items():
@@ -322,8 +327,7 @@ def _post_init(self, default_params=None, restrictions=None):
 
 
 def _empty_lists(template: hyperparams.Config, raw: dict) -> None:
-    """Empties the lists that `raw` gives: hyperparams would merge one of dictionaries, item by item, into a
-    default that happens to be as long."""
+    """Empty the template's lists that `raw` sets; hyperparams would merge lists of dictionaries item by item."""
     for key, value in raw.items():
         if isinstance(value, dict):
             if isinstance(inner := getattr(template, key, None), hyperparams.Config):
@@ -333,29 +337,29 @@ def _empty_lists(template: hyperparams.Config, raw: dict) -> None:
 
 
 def _check(where: str, raw: dict, template: hyperparams.Config, prefix: str) -> None:
-    """Refuses unknown keys and values of the wrong type, by name."""
+    """Refuse unknown keys and values of the wrong type, by name."""
     hints = {key: value for key, value in typing.get_type_hints(type(template)).items()
              if key not in ('default_params', 'restrictions')}
     for key, value in raw.items():
         name = f'{prefix}{key}'
         if key not in hints:
             near = _nearest(str(key), template, prefix)
-            hint = f'did you mean {near}?' if near else f'known are: {", ".join(sorted(hints))}.'
-            raise UserError(f'{where}: unknown key {name}; {hint}')
+            hint = f'Did you mean {near}?' if near else f'Known keys: {", ".join(sorted(hints))}.'
+            raise UserError(f'{where}: unknown key {name}. {hint}')
         inner = getattr(template, key)
         if isinstance(hints[key], type) and issubclass(hints[key], hyperparams.Config):
             if not isinstance(value, dict):
-                raise UserError(f'{where}: {name} is a section and needs `key: value` lines; it is {value!r}.')
+                raise UserError(f'{where}: {name} must be a section of `key: value` lines; it is {value!r}.')
             _check(where, value, inner, f'{name}.')
         else:
             _check_value(where, name, value, hints[key])
 
 
 def _nearest(key: str, template: hyperparams.Config, prefix: str) -> str:
-    """The key most like an unknown one, or nothing: of the same section, or, at the top, of any."""
+    """Return the known key most like an unknown one, or nothing; at the top level, keys of all sections count."""
     own = {field.name: getattr(template, field.name) for field in dataclasses.fields(template)}
     if not prefix:
-        train_first = sorted(own.items(), key=lambda item: item[0] != 'train')  # some models have a key `steps`, too
+        train_first = sorted(own.items(), key=lambda item: item[0] != 'train')  # some models have a key `steps` too
         inside = {f'{section}.{each.name}': each.name for section, keys in train_first
                   if isinstance(keys, hyperparams.Config) for each in dataclasses.fields(keys)}
         for dotted, last in inside.items():  # train:steps, or steps alone
@@ -371,7 +375,7 @@ def _check_value(where: str, name: str, value, hint) -> None:
     try:
         if bool_as_number:
             raise TypeError
-        # Of `A | B` this typeguard knows nothing, and would take anything for one.
+        # This version of typeguard ignores `A | B` and would accept any value.
         union = isinstance(hint, types.UnionType)
         typeguard.check_type(name, value, typing.Union[typing.get_args(hint)] if union else hint)  # noqa: UP007
     except TypeError as error:
@@ -389,8 +393,8 @@ def _check_value(where: str, name: str, value, hint) -> None:
 
 
 def _check_keys(where: str, name: str, value) -> None:
-    """hyperparams keeps the keys of a dictionary beside its own attributes, which none may be."""
+    """Refuse dictionary keys that would clash with hyperparams' own attributes, where it stores them."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         if key.startswith('_') or hasattr(hyperparams.Config, key):
-            raise UserError(f'{where}: {name}.{key}: nothing here can have that name.')
+            raise UserError(f'{where}: {name}.{key}: this name is reserved. Choose another.')
         _check_keys(where, f'{name}.{key}', inner)

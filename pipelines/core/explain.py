@@ -1,4 +1,4 @@
-"""What `--explain` prints: the run card, what differs from the defaults, the model's size and cost, and all values."""
+"""Print what `--explain` shows: run card, differences from the defaults, model size and cost, and all values."""
 import dataclasses
 import pathlib
 import sys
@@ -17,8 +17,7 @@ from pipelines.core.flow import flow
 
 
 def show(config: Config) -> None:
-    """Prints the run card, the values that differ from the defaults, the model's size and cost, where its presets
-    differ, and the whole configuration as YAML.
+    """Print the run card, differences from the defaults, model size and cost, presets, and the whole configuration.
 
     What a model module does not offer (`parameters`, `flops_per_unit`, `presets`) is left out.
     """
@@ -42,7 +41,7 @@ def show(config: Config) -> None:
 
 
 def differing(config: Config) -> list[tuple[str, str, str]]:
-    """Keys whose value is not the default: key, this run's value, the default. A preset's values count as defaults."""
+    """Return (key, this run's value, default) for each key that differs; a preset's values count as defaults."""
     known = config.model_spec.presets.get(getattr(config.model, 'preset', ''), {})
     rows = []
     for section in (name for name, value in config.values.items() if isinstance(value, dict)):
@@ -60,10 +59,10 @@ def differing(config: Config) -> list[tuple[str, str, str]]:
 
 
 def costs(config: Config) -> list[tuple[str, str]]:
-    """Size and cost of the model, as far as its module counts them."""
+    """Return the model's size and cost, as far as its module can count them."""
     module, rows, empty = config.model_spec, [], configs.empty_keys(config)
     if empty:
-        return [('parameters', f'known once the data set is prepared, which tells model.{", model.".join(empty)}')]
+        return [('parameters', f'known once the data set is prepared, which sets model.{", model.".join(empty)}')]
     if module.parameters:
         rows.append(('parameters', f'{module.parameters(config.model):,}'))
     if module.flops_per_unit:
@@ -76,9 +75,9 @@ def costs(config: Config) -> list[tuple[str, str]]:
 
 
 def presets(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The keys some preset changes: header and rows of key, its value in every preset, and this run's.
+    """Return the keys that presets change: a header, and rows of key, its value in every preset, and this run's value.
 
-    A model of several networks says by `preset_values` what their presets change.
+    A model of several networks lists what its presets change in `preset_values`.
     """
     this_run = f'this run ({getattr(config.model, "preset", "")})'
     if config.model_spec.preset_values and not configs.empty_keys(config):

@@ -1,4 +1,4 @@
-"""The machine that a number was measured on."""
+"""Name the hardware that a number was measured on."""
 import functools
 import os
 import pathlib
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 @functools.cache
 def cpu() -> tuple[str, frozenset[str]]:
-    """Model name of the processor and its instruction sets, as Linux names them; empty where it names none."""
+    """Return the processor's model name and instruction sets, as Linux names them; empty if it names none."""
     file = pathlib.Path('/proc/cpuinfo')
     lines = [line.partition(':') for line in file.read_text().split('\n\n')[0].splitlines()] if file.exists() else []
     found = {key.strip(): value.strip() for key, _, value in lines}
@@ -16,10 +16,10 @@ def cpu() -> tuple[str, frozenset[str]]:
 
 
 def describe(accelerators: Sequence[str] = ()) -> str:
-    """Returns the hardware in words: `Intel(R) Xeon(R) Processor, 2 cores, AVX-512`.
+    """Describe the hardware, such as `Intel(R) Xeon(R) Processor, 2 cores, AVX-512`.
 
     Args:
-      accelerators: names of those that are used.
+      accelerators: names of the accelerators in use.
     """
     model, flags = cpu()
     cores = len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The frame around every stage: look up, skip or execute, rename into place, publish."""
+"""Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
 import contextlib
 import fcntl
 import hashlib
@@ -19,23 +19,23 @@ from pipelines.core.stage import STAGES, Context, Stage, get
 
 
 class Pipeline:
-    """One configuration under one root.
+    """One configuration in one pipeline root.
 
-    On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at once,
-    and `<root>/metadata.sqlite` (in an object store a copy, for other machines, of the one in `runs/<name>`).
-    Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which
-    is how training resumes.
+    Outputs lie in `<root>/<stage>/<execution id>/<output key>/…`, as in TFX; all outputs of an execution are renamed
+    together. Metadata lies in `<root>/metadata.sqlite`; with an object store, that is a copy for other machines of the
+    one in `runs/<name>`. Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again
+    finds it there, which is how training resumes.
 
     Args:
       config: the resolved configuration.
-      root: where artifacts go; any path TensorFlow can write.
+      root: folder for artifacts; any path TensorFlow can write.
       argv: flags passed on to Beam.
-      flags: what the user gave of --config, --set and --pipeline_root, for the commands named in messages.
+      flags: the user's --config, --set and --pipeline_root, for commands named in messages.
     """
 
     def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
         self.config, self.root, self.argv = config, root, argv
-        # SQLite cannot lie in an object store; the artifacts can.
+        # SQLite needs a local file; artifacts may lie in an object store.
         self.metadata_path = os.path.join(root, artifacts.STORE) if '://' not in root else os.path.join(
             'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
         self._flags = flags or []
@@ -49,8 +49,8 @@ class Pipeline:
         if self._metadata is None:
             try:
                 os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
-            except FileNotFoundError as error:  # of what is above it, as /proc, where no folder can be made
-                raise UserError(f'--pipeline_root {self.root}: this folder cannot be made; choose another.') from error
+            except FileNotFoundError as error:  # raised for a parent such as /proc, where no folder can be made
+                raise UserError(f'--pipeline_root {self.root}: this folder cannot be made. Give another.') from error
             if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
                 tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
             self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
@@ -64,10 +64,10 @@ class Pipeline:
         return shlex.join([commands.python(), '-m', f'pipelines.{stage}', *self._flags])
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
-        """Executes a stage, or skips it when nothing it depends on has changed.
+        """Execute a stage, or skip it when nothing it depends on has changed.
 
         Returns:
-          Its outputs by key; none where this process follows another, which records them.
+          Its outputs by key; none in a worker process, whose chief records them.
         """
         stage.check(self.config)
         inputs = self._inputs(stage)
@@ -84,13 +84,13 @@ class Pipeline:
         return cached
 
     def outputs(self, name: str, make: bool = True) -> dict[str, Artifact]:
-        """A stage's outputs for this configuration; a demo's missing ones are made on the way.
+        """Return a stage's outputs for this configuration; a demo runs missing stages first.
 
         Args:
-          make: False makes nothing, not even a demo's: for commands that only ask.
+          make: False runs nothing, not even for a demo: for commands that only read.
 
         Raises:
-          UserError: they are missing, naming the command that makes them.
+          UserError: they are missing; the message names the command that makes them.
         """
         if name in self._results:
             return self._results[name]
@@ -100,12 +100,12 @@ class Pipeline:
         for need in stage.needs if make else ():
             self.outputs(need)
         if not self.finished(name):
-            raise UserError(f'{self.root} has no finished {name} for this configuration; '
-                            f'run `{self.command(stage.name if make else "run")}` first.')
+            raise UserError(f'{self.root} has no finished {name} for this configuration. '
+                            f'Run `{self.command(stage.name if make else "run")}` first.')
         return self._results[name]
 
     def finished(self, name: str) -> bool:
-        """Whether a stage and all before it are done for this configuration; then `outputs` has what they left."""
+        """Return whether a stage and all before it are done for this configuration; then `outputs` has its results."""
         stage = get(name, self.config)
         if name not in self._results and all(self.finished(need) for need in stage.needs):
             found = self._cached(stage, self._fingerprint(stage, self._inputs(stage)))
@@ -140,13 +140,13 @@ class Pipeline:
             stage.execute(self._context(stage, inputs, partial))
             return {}
         if any(get(name, self.config).is_worker(self.config) for name in STAGES):
-            raise UserError(f'{self.root} has no finished {stage.name}, which a worker other than the chief cannot '
-                            f'make; run `{self.command(stage.name)}` on one machine first.')
+            raise UserError(f'{self.root} has no finished {stage.name}, and only the chief worker '
+                            f'can make it. Run `{self.command(stage.name)}` on one machine first.')
         with _locked(partial, stage.name):
             for execution in self.metadata.unrecorded(stage.name, fingerprint):
                 final = os.path.join(self.root, stage.name, str(execution))
                 if tf.io.gfile.exists(final) and not tf.io.gfile.exists(partial):
-                    _move(final, partial)  # it was killed after its rename and before its record
+                    _move(final, partial)  # killed between its rename and its record
             return self._execute(stage, inputs, fingerprint, partial)
 
     def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:
@@ -169,7 +169,7 @@ class Pipeline:
             stage.execute(context)
             digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
             final = os.path.join(self.root, stage.name, str(execution.id))
-            while tf.io.gfile.exists(final):  # the metadata was removed, the artifacts were not: nothing is overwritten
+            while tf.io.gfile.exists(final):  # metadata was removed but artifacts were not; overwrite nothing
                 final += '+'
             _move(partial, final)
             try:
@@ -177,7 +177,7 @@ class Pipeline:
                     key: (stage.outputs[key], os.path.join(final, key), digests[key]) for key in stage.outputs},
                     context.properties)
             except BaseException:
-                _move(final, partial)  # nothing knows of it yet: the next run must find the work where it looks
+                _move(final, partial)  # not recorded: the next run must find the work in its place
                 raise
         except BaseException:
             self.metadata.fail(execution)
@@ -189,27 +189,27 @@ class Pipeline:
 
 @contextlib.contextmanager
 def _locked(partial: str, stage: str):
-    """Holds the lock of one piece of work as long as this process lives; an object store has none.
+    """Hold the lock of one piece of work while this process lives; in an object store there is no lock.
 
     Raises:
-      UserError: another process is doing the same work now.
+      UserError: another process is doing the same work.
     """
     if '://' in partial:
         yield
         return
     os.makedirs(os.path.dirname(partial), exist_ok=True)
-    # Never removed: a lock on a name that can vanish can be held twice.
+    # Never removed: if the name could vanish, two processes could hold the lock.
     with open(partial.replace('.partial-', '.lock-'), 'w') as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f'Another process is running {stage} with this configuration in the same pipeline root; '
-                            'wait for it, stop it, or give another --pipeline_root.') from error
+            raise UserError(f'Another process is running {stage} with this configuration in the same pipeline root. '
+                            'Wait for it, stop it, or give another --pipeline_root.') from error
         yield
 
 
 def _move(source: str, target: str) -> None:
-    """Renames a folder; file by file in an object store, where what counts as finished is told by the metadata."""
+    """Rename a folder; in an object store move it file by file, where metadata decides what is finished."""
     if '://' not in source:
         os.rename(source, target)
         return
@@ -221,7 +221,7 @@ def _move(source: str, target: str) -> None:
 
 
 def fresh(folder: str) -> str:
-    """Empties a stage's output folder: for stages that start over rather than resume."""
+    """Empty a stage's output folder, for a stage that starts over instead of resuming."""
     if tf.io.gfile.exists(folder):
         tf.io.gfile.rmtree(folder)
     tf.io.gfile.makedirs(folder)

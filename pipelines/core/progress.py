@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of a training run: a bar on a terminal, plain lines elsewhere."""
 import sys
 import time
 
@@ -12,11 +12,11 @@ class Progress:
     """Shows a training run's step, loss, rate and time left.
 
     Args:
-      step: the global step.
-      steps: where training ends.
-      unit: what the rate counts, as tokens or images.
-      stage: whose lines they are.
-      shown: how the names begin of what is shown of every loop.
+        step: the global step.
+        steps: total steps.
+        unit: of the rate, such as tokens or images.
+        stage: name printed before each line.
+        shown: prefix of the metrics to print.
 
     Attributes:
       validation: the newest validation's metrics.
@@ -27,7 +27,7 @@ class Progress:
         self._first, self._started = int(step.numpy()), time.monotonic()
         self._validation = ''
         self.validation: dict[str, float] = {}
-        self._out = sys.stdout  # Orbit's own lines are caught while training; these are not
+        self._out = sys.stdout  # Orbit's own output is captured during training; this is not
         console = Console(file=self._out)
         self._bar = Bar(TextColumn(stage), BarColumn(), TextColumn('{task.completed:,.0f}/{task.total:,.0f}'),
                         TextColumn('{task.description}'), TimeRemainingColumn(),
@@ -44,7 +44,7 @@ class Progress:
             self._bar.stop()
 
     def train_action(self, output: dict) -> None:
-        """An orbit.Action, called after every loop with its means."""
+        """Show the means of one training loop; an `orbit.Action`."""
         done = int(self.step.numpy())
         losses = ', '.join(f'{name} {float(value):.4f}' for name, value in output.items()
                            if name.startswith(self._shown))

@@ -1,4 +1,4 @@
-"""Keys of configurations that have new names. The old ones work in this version, each with one line that says so."""
+"""Renamed keys of configurations; old names still work in this version, each with a one-line note."""
 import functools
 import sys
 
@@ -10,7 +10,7 @@ KEYS = {'input.deviation': 'input.standardise', 'model.learn': 'model.trainable_
 
 
 def rename(raw: dict, source: str) -> set[str]:
-    """Gives the keys of one file their new names, in place, and returns the old names it used.
+    """Rename the old keys of one file in place and return the old names it used.
 
     Raises:
       UserError: a file gives a key by both names.
@@ -21,20 +21,20 @@ def rename(raw: dict, source: str) -> set[str]:
         keys = raw.get(section)
         if isinstance(keys, dict) and before in keys:
             if after in keys:
-                raise UserError(f'{source}: {old} is the old name of {new}, which is given too; keep {new}.')
+                raise UserError(f'{source}: {old} is the old name of {new}, which is also given. Keep {new}.')
             keys[after] = keys.pop(before)
             found.add(old)
     return found
 
 
 def override(text: str) -> str:
-    """Returns a `section.key=value` with the key's new name."""
+    """Return a `section.key=value` with the key's current name."""
     key, equals, value = text.partition('=')
     return KEYS.get(key.strip(), key) + equals + value
 
 
 def settle(raw: dict, asked: set[str], owned: dict[str, type], source: str) -> None:
-    """Reports each old name that was used; gives keys back their names where a module of the user's own has them.
+    """Print a note for each old name used; undo the renaming where the user's own module has a key of that name.
 
     Args:
       raw: the sections, with new names.
@@ -50,6 +50,6 @@ def settle(raw: dict, asked: set[str], owned: dict[str, type], source: str) -> N
             _report(source, old)
 
 
-@functools.cache  # a process reads its configuration more than once
+@functools.cache  # once per process, which may read its configuration repeatedly
 def _report(source: str, old: str) -> None:
     print(f'note: {source}: {old} is now called {KEYS[old]}; the old name works in this version.', file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Where the parts of papers and of data are: modules become specs here, and roles, which are names, become modules.
+"""Resolve the modules of papers and data, and their roles.
 
-A module says by name where its other parts are (`JOB = 'data_prep.text.job'`), so that it need not import them: what
-trains imports no Beam and nothing that serves, and a stage hashes the sources of its own roles alone.
+A module names its other parts (`JOB = 'data_prep.text.job'`) so that it need not import them: training code imports
+neither Beam nor serving code, and a stage hashes only the sources of its own roles.
 """
 import dataclasses
 import difflib
@@ -17,14 +17,14 @@ from data_prep.core.protocol import DataSpec
 from keras_models.protocol import ModelSpec
 
 PACKAGES = {'data': 'data_prep', 'model': 'keras_models'}
-_ALIKE = 0.8  # of two names, from which on one is taken for a misspelt other
+_ALIKE = 0.8  # similarity from which a name counts as a misspelling
 
 
 def model(name: str) -> ModelSpec:
-    """Returns what a module of keras_models offers.
+    """Return the specification of a module of keras_models.
 
     Raises:
-      UserError: there is no such module, it lacks something, or a name of it is nearly one that is asked for.
+      UserError: there is no such module, it lacks a required name, or it has a misspelt one.
     """
     module = _module(name, 'model')
     values = _offered(ModelSpec, 'module', module, 'model', ('SERVING',), ('SCORER',))
@@ -37,27 +37,27 @@ def model(name: str) -> ModelSpec:
 
 
 def data(name: str) -> DataSpec:
-    """Returns what a module of data_prep offers. Raises as `model`."""
+    """Return the specification of a module of data_prep; raises as `model`."""
     module = _module(name, 'data')
     values = _offered(DataSpec, 'module', module, 'data', ('JOB',))
     return DataSpec(name=name, job_module=_role(module, 'JOB', 'data'), **values)
 
 
 def job(spec: DataSpec) -> types.ModuleType:
-    """Returns the module of a Beam job, with `run` and `build`."""
+    """Return the module of the Beam job, which has `run` and `build`."""
     return _with(spec.job_module, 'data', 'run', 'build')
 
 
 def scorer(spec: ModelSpec) -> Any:
-    """Returns the class that scores a model's answers, or None where metrics compare them."""
+    """Return the class that scores a model's outputs, or None if metrics compare them directly."""
     return _with(spec.scorer_module, 'model', 'Scorer').Scorer if spec.scorer_module else None
 
 
 def sources(config: Any, names: tuple[str, ...]) -> list[str]:
-    """Returns the modules of a stage's roles, for its hash.
+    """Return the modules of a stage's roles, for its hash.
 
     Args:
-      names: of `data`, `job`, `model`, `serving` and `scorer`.
+      names: any of `data`, `job`, `model`, `serving` and `scorer`.
     """
     known = {'data': config.data_spec.name, 'job': config.data_spec.job_module, 'model': config.model_spec.name,
              'serving': config.model_spec.serving_module, 'scorer': config.model_spec.scorer_module}
@@ -67,15 +67,15 @@ def sources(config: Any, names: tuple[str, ...]) -> list[str]:
 def _module(name: str, section: str) -> types.ModuleType:
     package = PACKAGES[section]
     if not isinstance(name, str) or not re.fullmatch(rf'{package}(\.\w+)+', name):
-        raise UserError(f'{section}.module must name a module of {package}, as {package}.<name>; it is {name!r}.')
+        raise UserError(f'{section}.module must be a module of {package}, {package}.<name>; it is {name!r}.')
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise UserError(f'{section}.module: there is no {name}.') from error
+        raise UserError(f'{section}.module: there is no module {name}. Check its spelling.') from error
 
 
 def _role(module: types.ModuleType, role: str, section: str) -> str:
-    """The module that another names for one of its parts, or nothing; it is looked for, and not imported."""
+    """Return the module named for a role, or nothing; it is found but not imported."""
     name, package = vars(module).get(role, ''), PACKAGES[section]
     try:
         there = not name or bool(re.fullmatch(rf'{package}(\.\w+)+', name) and importlib.util.find_spec(name))
@@ -89,16 +89,16 @@ def _role(module: types.ModuleType, role: str, section: str) -> str:
 
 def _offered(spec: Any, part: str, module: types.ModuleType, section: str, roles: tuple[str, ...] = (),
              more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a spec's fields that one part, a module, has.
+    """Return the values of a spec's fields that one part, a module, has.
 
     Args:
-      roles: further names it must have.
-      more: further names it may have.
+      roles: further names that it must have.
+      more: further names that it may have.
     """
     fields = [field for field in dataclasses.fields(spec) if field.metadata.get('part') == part]
     for field in fields:
         if (old := field.metadata.get('formerly')) and old in vars(module):
-            raise UserError(f'{section}.module: {module.__name__} has {old}, which is now called '
+            raise UserError(f'{section}.module: {module.__name__} has {old}, which was renamed to '
                             f'{field.metadata["attribute"]}. Rename it.')
     _demand(module, [*(field.metadata['attribute'] for field in fields
                        if field.default is field.default_factory is dataclasses.MISSING), *roles], section)
@@ -114,15 +114,15 @@ def _demand(module: types.ModuleType, names: Iterable[str], section: str) -> Non
 
 
 def _refuse_alike(module: types.ModuleType, known: set[str]) -> None:
-    """Refuses a public name that is nearly one the module may have and has not: it would be passed over silently."""
+    """Refuse a public name that nearly matches an optional one the module lacks: it would be ignored silently."""
     missing = {name.lower(): name for name in known - {*vars(module)}}
     for name, value in vars(module).items():
         own = getattr(value, '__module__', module.__name__) == module.__name__
         if name.startswith('_') or name in known or isinstance(value, types.ModuleType) or not own:
             continue
         if near := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=_ALIKE):
-            raise UserError(f'{module.__name__} has {name}, which nothing asks for; did you mean {missing[near[0]]}? '
-                            'Rename it, or put an underscore before it.')
+            raise UserError(f'{module.__name__} has {name}, which nothing uses. Did you mean {missing[near[0]]}? '
+                            'Rename it, or begin it with an underscore.')
 
 
 def _with(name: str, section: str, *attributes: str) -> types.ModuleType:

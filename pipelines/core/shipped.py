@@ -1,4 +1,4 @@
-"""The configurations that ship with the project: where each is, and what its head, the run card, says."""
+"""The configurations shipped with the project: their paths and run cards, the comments at their heads."""
 import importlib.resources
 import pathlib
 import re
@@ -8,20 +8,20 @@ PARTS = ('command', 'data', 'time', 'expect')  # of a run card
 
 
 def folder() -> pathlib.Path:
-    """Returns the folder of all configurations, which has a folder for each task."""
+    """Return the folder of all shipped configurations, which has a folder for each task."""
     return pathlib.Path(str(importlib.resources.files('configs')))
 
 
 def paths() -> dict[str, pathlib.Path]:
-    """Returns the file of each configuration by its name, task by task; items of `reproduce/` have no names."""
+    """Return each configuration's file by name, sorted by task; the tables in `reproduce/` are not runnable by name."""
     return {path.stem: path for path in sorted(folder().glob('*/*.yaml')) if path.parent.name != 'reproduce'}
 
 
 def find(path: str) -> tuple[str, str]:
-    """Returns the file that a name or path under `configs/` stands for, and a note if that path is an old one.
+    """Return the file for a name or a path under `configs/`, and a note if the path is an old one.
 
     Returns:
-      Two empty texts if there is none. `configs/NAME.yaml`, where files lay side by side, is an old path.
+      Two empty texts if there is no such file. `configs/NAME.yaml`, without the task's folder, is an old path.
     """
     name = re.fullmatch(r'(?:configs/)?(?:(\w+)/)?(\w+)(?:\.ya?ml)?', path)
     own = paths().get(name[2]) if name else None
@@ -33,7 +33,7 @@ def find(path: str) -> tuple[str, str]:
 
 
 def card(path: pathlib.Path) -> dict[str, str]:
-    """Returns the parts of a run card, each a text without line breaks, its first paragraph as `title`."""
+    """Return a run card's parts as texts without line breaks; its first paragraph is `title`."""
     head = re.match(r'(?:#.*\n)+', path.read_text(encoding='utf-8'))
     lines = [line[1:].strip() for line in head[0].splitlines()] if head else []
     found, key = {'title': ''}, 'title'
@@ -48,12 +48,12 @@ def card(path: pathlib.Path) -> dict[str, str]:
 
 
 def is_measured(found: dict[str, str]) -> bool:
-    """Whether a card's figure was measured on a whole run; otherwise the card says `not run`."""
+    """Return whether a card's figure was measured on a whole run; if not, the card says `not run`."""
     return 'not run' not in ' '.join(found.values()).lower()
 
 
 def listing(width: int = 120) -> str:
-    """Returns all configurations by task, each with its data, time and expected figure, for `pipelines.run --list`."""
+    """List all configurations by task with data, time and expected figure, for `pipelines.run --list`."""
     lines: list[str] = []
     task = ''
     for name, path in paths().items():
@@ -61,7 +61,7 @@ def listing(width: int = 120) -> str:
             task = path.parent.name
             lines += [''] * bool(lines) + [task]
         found = card(path)
-        figure = 'measured' if is_measured(found) else 'not run whole by us'
+        figure = 'measured' if is_measured(found) else 'not run in full by us'
         lines += [f'  {name}']
         for label, text in (('', found['title']), ('data: ', _sentence(found['data'])),
                             ('time: ', _sentence(found['time'])), (f'figure ({figure}): ', _sentence(found['expect']))):
@@ -70,5 +70,5 @@ def listing(width: int = 120) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The first part of a text, up to a full stop or semicolon."""
+    """Return a text up to its first full stop or semicolon."""
     return re.split(r'(?<=[^.\d])[.;](?= |$)|(?<=\d)[.;](?= [^\d]|$)', text, maxsplit=1)[0]

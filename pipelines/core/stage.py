@@ -1,4 +1,4 @@
-"""What a stage is, what it sees while it runs, and which module it is in."""
+"""Definition of a stage, the context it runs in, and the lookup of stages by name."""
 import dataclasses
 import importlib
 from collections.abc import Callable
@@ -12,18 +12,18 @@ class Stage:
     """One step from raw data to a pushed model.
 
     Attributes:
-      name: its command, `python -m pipelines.<name>`.
-      room: the package of its module, for a stage that is not a command of its own.
-      execute: does the work, reading `context.inputs` and writing into the folders of `context.outputs`.
-      needs: the stages whose outputs it reads.
-      outputs: output key -> artifact type, by TFX's names.
-      sections: the configuration sections its result depends on.
-      roles: the parts of data and model whose sources it depends on, see `roles.sources`.
-      extra_inputs: further values its result depends on, such as its raw files' sizes and times.
-      check: refuses at once, before any work, what cannot succeed.
-      is_up_to_date: whether the world outside still holds what these outputs, by key, say was done.
-      is_worker: whether this process only takes part in an execution that another one leads and records.
-      seeded: whether it draws anything; what does not is the same for every seed.
+        name: its command, `python -m pipelines.<name>`.
+        room: package of its module, for a stage that is not a command.
+        execute: does the work: reads `context.inputs` and writes into the folders of `context.outputs`.
+        needs: stages whose outputs it reads.
+        outputs: output key -> artifact type, named as in TFX.
+        sections: configuration sections its result depends on.
+        roles: parts of data and model whose sources it depends on, see `roles.sources`.
+        extra_inputs: further values its result depends on, such as sizes and times of its raw files.
+        check: raises before any work if the stage cannot succeed.
+        is_up_to_date: whether the outside world still matches these recorded outputs, by key.
+        is_worker: whether this process only takes part in an execution that another process leads and records.
+        seeded: whether it draws random numbers; if not, the seed does not affect it.
     """
     name: str
     execute: Callable[['Context'], None]
@@ -45,15 +45,15 @@ class Stage:
 
 @dataclasses.dataclass
 class Context:
-    """What a running stage sees.
+    """What a running stage has access to.
 
     Attributes:
       config: the resolved configuration.
       inputs: output key of an earlier stage -> its `artifacts.Artifact`.
-      outputs: output key -> a folder to fill; all are renamed into place together once `execute` returns. What a
-        killed run left there is still there when the same work is started again.
-      argv: flags the stage did not know, which are the Beam runner's.
-      properties: what the stage found out, recorded in ML Metadata and shown in reports.
+      outputs: output key -> a folder to fill. All are renamed into place together once `execute` returns. After a kill
+        their contents are still there when the same work starts again.
+      argv: flags for the Beam runner, which the stage's parser did not know.
+      properties: facts that the stage records in ML Metadata; reports show them.
       pipeline: for the few stages that look up earlier runs.
     """
     config: Any
@@ -65,7 +65,7 @@ class Context:
 
 
 def get(name: str, config: Any | None = None) -> Stage:
-    """Returns the stage of this name (`room.name` in a room), or the one that takes its place for a configuration."""
+    """Return the stage of this name (`room.name` in a room), or the one that replaces it for a configuration."""
     return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
 
 

@@ -1,1 +1,1 @@
-"""Where Beam jobs run."""
+"""Runners of Beam jobs."""

@@ -1,4 +1,4 @@
-"""Beam's flags: what neither a stage nor Beam knows, and what its runner could not start with, before any work."""
+"""Check Beam's flags before any work: unknown flags, and values the runner cannot start with."""
 import contextlib
 import difflib
 import io
@@ -10,12 +10,12 @@ from pipelines.engines import dataflow
 
 
 def check(flags: list[str], root: str | None, known: Collection[str]) -> list[str]:
-    """Refuses at once, and all together, what neither a stage nor Beam knows and what its runner could not start with.
+    """Refuse, all at once, flags unknown to the stage and to Beam, and values the runner cannot start with.
 
     Args:
       flags: Beam's.
       root: --pipeline_root, if given.
-      known: the names of the command's own flags, which a misspelt one may have meant.
+      known: names of the command's own flags, to suggest for a misspelt one.
 
     Returns:
       The flags, completed for the runner.
@@ -33,22 +33,22 @@ def check(flags: list[str], root: str | None, known: Collection[str]) -> list[st
 
 
 def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -> list[str]:
-    """What Beam would drop with a warning, or fail over with a traceback, in words."""
+    """Return what Beam would ignore with a warning, or fail on with a traceback, as sentences."""
     from apache_beam.options.pipeline_options import PipelineOptions
     if not flags[0].startswith('-'):
-        return [f'{flags[0]!r} is not a flag; for a configuration write --config {flags[0]}; --help lists all flags']
-    if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # of `pipelines.run`, say
-        return ['--dry_run is a flag of `python -m pipelines.prepare` alone']
+        return [f'{flags[0]!r} is not a flag; give a configuration as --config {flags[0]}; --help lists all flags']
+    if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # given to `pipelines.run`, for example
+        return ['--dry_run is only a flag of `python -m pipelines.prepare`']
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:
             options = PipelineOptions(flags)
             known = options.get_all_options()
-        except SystemExit:  # argparse's: no value where there must be one, or one of the wrong type
+        except SystemExit:  # raised by argparse for a missing value or one of the wrong type
             return [said.getvalue().rsplit('error: ', 1)[-1].removeprefix('argument ').strip()]
         unknown = sorted(set(options.get_all_options(retain_unknown_options=True)) - set(known))
     every = {*known, *own}
     close = {name: difflib.get_close_matches(name, every, n=1) for name in unknown}
-    found = [f'there is no flag --{name}, neither here nor in Beam' + (f'; did you mean --{near[0]}?' if near else '')
+    found = [f'--{name} is a flag of neither this command nor Beam' + (f'; did you mean --{near[0]}?' if near else '')
              for name, near in close.items()]
     return found or (_runner_problems(options) if check_runner else [])
 
@@ -70,12 +70,12 @@ def _runner_problems(options) -> list[str]:
 
 
 def _job_service_problems(endpoint: str | None) -> list[str]:
-    """Beam waits minutes for a job service that is not there, then fails with a traceback."""
+    """Check that a job service listens: without one, Beam waits for minutes, then fails with a traceback."""
     if endpoint == 'embed':
         return []
     host, _, port = (endpoint or '').rpartition(':')
     if not host or not port.isdigit():
-        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, where a Beam job service listens']
+        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, the address of a Beam job service']
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:

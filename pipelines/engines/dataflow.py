@@ -1,6 +1,6 @@
-"""Whether Dataflow could take a command, told before anything slow is imported and anything is sent.
+"""Check a Dataflow command before anything slow is imported or anything is sent.
 
-A name Google does not know is found out only after minutes of retries; most are wrong in form already, and the forms
+Dataflow reports an unknown name only after minutes of retries. Most wrong names are already malformed, and the forms
 are documented: project ids (https://cloud.google.com/resource-manager/docs/creating-managing-projects), buckets
 (https://cloud.google.com/storage/docs/buckets#naming), regions
 (https://cloud.google.com/dataflow/docs/concepts/regional-endpoints), locations and job names
@@ -21,7 +21,7 @@ _SETUP = str(pathlib.Path(__file__).resolve().parents[2] / 'setup.py')
 
 
 def read(flags: list[str]) -> argparse.Namespace | None:
-    """Those of Beam's flags on which a Dataflow job depends, or None where another runner is asked for."""
+    """Parse the Beam flags a Dataflow job depends on; None for another runner."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ('runner', 'project', 'region', 'temp_location', 'staging_location', 'setup_file', 'job_name',
                  'sdk_container_image', 'template_location'):
@@ -33,10 +33,10 @@ def read(flags: list[str]) -> argparse.Namespace | None:
 
 
 def problems(options: argparse.Namespace, root: str | None) -> list[str]:
-    """Everything that stands against a Dataflow job with these options and this --pipeline_root, in words."""
+    """Describe every problem of a Dataflow job with these options and this --pipeline_root."""
     found = [*_project(options.project), *_region(options.region)]
     if not options.temp_location:
-        found.append('--temp_location is missing: give gs://BUCKET/FOLDER for temporary files')
+        found.append('--temp_location is missing; give gs://BUCKET/FOLDER for temporary files')
     for flag, location in (('--temp_location', options.temp_location), ('--staging_location', options.staging_location),
                            ('--pipeline_root', root)):
         found += _location(flag, location) if location else []
@@ -45,28 +45,28 @@ def problems(options: argparse.Namespace, root: str | None) -> list[str]:
         found.append(f'--job_name {options.job_name!r} must be lower-case letters, digits and hyphens, begin with a '
                      'letter and not end with a hyphen')
     if options.template_location:
-        found.append('--template_location saves a job that then does not run: give --dry_run instead')
+        found.append('--template_location only saves the job without running it; give --dry_run instead')
     return found
 
 
 def _project(project: str | None) -> list[str]:
     if not project:
-        return ['--project is missing: give the id of a Google Cloud project']
+        return ['--project is missing; give the id of a Google Cloud project']
     if project.isdigit():
-        return [f'--project {project} is a project number: give the project\'s id']
+        return [f'--project {project} is a project number; give the project\'s id']
     if not re.fullmatch(_PROJECT, project):
-        return [f'--project {project!r} is no project id, which has 6 to 30 lower-case letters, digits and hyphens, '
+        return [f'--project {project!r} is not a project id, which has 6 to 30 lower-case letters, digits and hyphens, '
                 'begins with a letter and does not end with a hyphen']
     return []
 
 
 def _region(region: str | None) -> list[str]:
     if not region:
-        return ['--region is missing: give one, as us-central1']
+        return ['--region is missing; give one, for example us-central1']
     if re.fullmatch(_REGION + '-[a-z]', region):
-        return [f'--region {region} is a zone: give its region, {region[:-2]}']
+        return [f'--region {region} is a zone; give its region, {region[:-2]}']
     if not re.fullmatch(_REGION, region):
-        return [f'--region {region!r} is not the name of a region: write it as us-central1']
+        return [f'--region {region!r} is not the name of a region; write it like us-central1']
     return []
 
 
@@ -79,7 +79,7 @@ def _location(flag: str, location: str) -> list[str]:
     whole = (re.fullmatch(r'[a-z0-9][a-z0-9._-]+[a-z0-9]', bucket) and len(bucket) <= 222
              and all(0 < len(part) <= 63 for part in bucket.split('.')) and not re.fullmatch(r'(\d+\.){3}\d+', bucket))
     if not whole or bucket.startswith('goog') or 'google' in bucket:
-        return [f'{flag} {location!r}: no bucket can be called {bucket!r}; a name has 3 to 63 lower-case letters, '
+        return [f'{flag} {location!r}: {bucket!r} is not a valid bucket name, which has 3 to 63 lower-case letters, '
                 'digits, dashes, underscores and dots, begins and ends with a letter or digit and does not contain '
                 'google']
     if re.search(r'@[\d*]', folder):
@@ -88,7 +88,7 @@ def _location(flag: str, location: str) -> list[str]:
 
 
 def _package(options: argparse.Namespace) -> list[str]:
-    """Whether workers would get the project's code."""
+    """Check that workers receive the project's code."""
     if options.setup_file and os.path.basename(options.setup_file) not in ('setup.py', 'pyproject.toml'):
         return [f'--setup_file {options.setup_file!r} must be a file named setup.py or pyproject.toml']
     if options.setup_file and not os.path.isfile(options.setup_file):
@@ -97,15 +97,15 @@ def _package(options: argparse.Namespace) -> list[str]:
         return [f'--sdk_container_image {options.sdk_container_image!r} is not the name of an image, as '
                 'REGION-docker.pkg.dev/PROJECT/REPOSITORY/landmark-worker:1']
     if not (options.setup_file or options.sdk_container_image or options.extra_packages or os.path.isfile(_SETUP)):
-        return ['--setup_file and --sdk_container_image are missing: give one, or workers lack this package']
+        return ['--setup_file and --sdk_container_image are missing; give one, or workers lack this package']
     return []
 
 
 def complete(flags: list[str], options: argparse.Namespace) -> list[str]:
-    """The flags, with what can be known without asking.
+    """Complete the flags with what is known on this machine.
 
-    The package is this checkout's where nothing else is given; a setup file has its full path, without which Beam
-    fails on `--setup_file setup.py`; and `__main__` is not pickled, though Beam does so for Dataflow by itself.
+    The package defaults to this checkout's. The setup file gets its full path, because Beam fails on
+    `--setup_file setup.py`. `__main__` is not pickled, which Beam would otherwise do for Dataflow.
     """
     result = [*flags, '--no_save_main_session']
     if options.setup_file:
@@ -114,15 +114,15 @@ def complete(flags: list[str], options: argparse.Namespace) -> list[str]:
 
 
 def default_root(options: argparse.Namespace, name: str) -> str:
-    """`runs/<name>` in the bucket of temporary files: workers cannot write to this machine."""
+    """Return `runs/<name>` in the bucket of temporary files, since workers cannot write to this machine."""
     return '/'.join([*options.temp_location.split('/')[:3], 'runs', name])
 
 
 def check_data(data, splits) -> None:
-    """Raises `UserError` where a data file lies on this machine, naming the first of each split."""
+    """Raise `UserError` if a data file lies on this machine, naming the first of each split."""
     local = [(split, [path for path in data.files(split) if '://' not in path]) for split in splits]
     found = [f'data.{split} {paths[0]!r}' + (f' and {len(paths) - 1} more' if paths[1:] else '')
              for split, paths in local if paths]
     if found:
-        raise UserError(f'DataflowRunner: workers cannot read files of this machine: {"; ".join(found)}; copy them to '
-                        'a bucket and name them by gs:// paths (data.folder goes before each).')
+        raise UserError(f'DataflowRunner: workers cannot read files of this machine: {"; ".join(found)}. Copy them to '
+                        'a bucket and give their gs:// paths (data.folder is prepended to each).')

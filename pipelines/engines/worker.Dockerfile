@@ -1,10 +1,10 @@
 # syntax=docker/dockerfile:1
-# A worker of the Beam jobs, with all it needs inside: without it every Dataflow worker installs TensorFlow as it starts.
-# From the checkout's folder (this file lies with the jobs it serves; the context is the whole package):
+# Worker image of the Beam jobs with all dependencies; without it every Dataflow worker installs TensorFlow at start.
+# Build it from the checkout's folder, because the context is the whole package:
 #
 #   docker build --file pipelines/engines/worker.Dockerfile --tag IMAGE . && docker push IMAGE
 #
-# Beam's version must be that of whoever submits, and Python's too; a test compares both with requirements.lock.
+# The versions of Beam and Python must equal the submitter's; a test compares both with requirements.lock.
 ARG BEAM_VERSION=2.72.0
 FROM apache/beam_python3.11_sdk:${BEAM_VERSION} AS beam
 
@@ -15,9 +15,9 @@ COPY configs configs
 COPY data_prep data_prep
 COPY keras_models keras_models
 COPY pipelines pipelines
-# The core requirement only: training is an extra. Not into a virtual environment: Beam's boot makes one of its own,
-# which sees the interpreter's packages and no other environment's. The versions without their hashes: pip would want
-# one of this folder too.
+# Only the core requirement, since training is an extra. Not into a virtual environment: Beam's boot creates its own,
+# which sees the interpreter's packages and no other environment's. Versions without hashes: with hashes, pip would
+# require one for this folder too.
 RUN --mount=type=cache,target=/root/.cache/pip \
     grep -o '^[^ #]*==[^ ]*' requirements.lock > versions.txt && \
     pip install --prefix=/installed --ignore-installed --constraint versions.txt .

@@ -1,1 +1,1 @@
-"""How a model is judged."""
+"""Evaluation metrics and scorers."""

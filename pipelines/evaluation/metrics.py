@@ -1,4 +1,4 @@
-"""The papers' metrics as TFMA metrics, so that slices, thresholds and TensorBoard's views come from TFMA."""
+"""The papers' metrics as TFMA metrics, so that TFMA provides slices, thresholds and TensorBoard's views."""
 import functools
 import re
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from tensorflow_model_analysis.metrics import metric_util
 
 from pipelines.evaluation import parseval
 
-# What a metric is, by the name configurations and reports use: TFMA's class, its module, its arguments.
+# Metric by the name in configurations and reports: TFMA class, its module, its arguments.
 CLASSES: dict[str, tuple[str, str, dict]] = {
     'bleu': ('CorpusBleu', __name__, {}),
-    'bleu_tokenised': ('CorpusBleu', __name__, {}),  # and the target's language, see `tfma_class`
+    'bleu_tokenised': ('CorpusBleu', __name__, {}),  # plus the target's language, see `tfma_class`
     'exact_match': ('ExactMatch', 'tensorflow_model_analysis.metrics', {}),
     'top1_error': ('TopKError', __name__, {'k': 1}),
     'top5_error': ('TopKError', __name__, {'k': 5}),
@@ -29,11 +29,12 @@ CLASSES: dict[str, tuple[str, str, dict]] = {
 
 
 def tfma_class(name: str, place: int, data) -> tuple[str, str, dict]:
-    """Returns the class of TFMA that computes a metric, its module and its arguments.
+    """Return the TFMA class that computes a metric, its module and its arguments.
 
     Args:
-      place: among the configuration's metrics; those without an entry in `CLASSES` are a judge's numbers at this place.
-      data: the configuration's section, whose target language decides how tokens are cut.
+      place: position among the configuration's metrics; a metric without an entry in `CLASSES` is a scorer's number at
+        this position.
+      data: the configuration's section, whose target language decides the tokenisation.
     """
     class_name, module, arguments = CLASSES.get(name, ('MeanScore', __name__, {'index': place}))
     if name == 'bleu_tokenised':
@@ -42,12 +43,12 @@ def tfma_class(name: str, place: int, data) -> tuple[str, str, dict]:
 
 
 class CorpusBleu(tfma.metrics.Metric):
-    """Corpus BLEU (Papineni et al. 2002), from sums that TFMA can take over slices and workers.
+    """Corpus BLEU (Papineni et al. 2002), from sums that TFMA can add up over slices and workers.
 
-    TFMA's own `Bleu` yields a BLEUScore object, which no threshold can be compared with; this yields its number.
+    TFMA's own `Bleu` yields a BLEUScore object, which cannot be compared with a threshold; this yields the number.
 
     Args:
-      language: empty is sacreBLEU on detokenised text, to the last digit. The target's language, such as `fr`, gives
+      language: if empty, equals sacreBLEU on detokenised text to the last digit. A target language such as `fr` gives
         the figure of Vaswani et al. (Table 2): both sides tokenised as by Moses in that language, no smoothing; see
         `moses_tokens`. Only such figures compare with the paper's.
     """
@@ -57,9 +58,9 @@ class CorpusBleu(tfma.metrics.Metric):
 
 
 class TopKError(tfma.metrics.Metric):
-    """The fraction of examples whose label is not among a model's first k answers: ILSVRC's error.
+    """Fraction of examples whose label is not among the top k predictions: ILSVRC's error.
 
-    A prediction is a row of labels, best first; empty strings may fill it up.
+    A prediction is a row of labels, best first, possibly padded with empty strings.
     """
 
     def __init__(self, k: int, name: str = 'top_k_error'):
@@ -67,9 +68,9 @@ class TopKError(tfma.metrics.Metric):
 
 
 class MeanScore(tfma.metrics.Metric):
-    """The mean of a number that a model module's `Scorer` gave every example; examples without one are left out.
+    """Mean of a number that a model module's `Scorer` gives each example; examples without one are left out.
 
-    A prediction is a row of such numbers, of which this is at `index`.
+    A prediction is a row of such numbers; this metric takes the one at `index`.
     """
 
     def __init__(self, index: int, name: str = 'mean_score'):
@@ -77,11 +78,11 @@ class MeanScore(tfma.metrics.Metric):
 
 
 class BracketScore(tfma.metrics.Metric):
-    """Labelled brackets over the corpus; see `parseval`.
+    """Score of labelled brackets over the corpus; see `parseval`.
 
     Args:
       score: precision, recall or f1, in percent; or complete, the fraction of sentences without a mistake.
-      right_branching: whether not to look at the answers, but at what a parser that branches to the right would say.
+      right_branching: score the right-branching baseline instead of the model's outputs.
     """
 
     def __init__(self, score: str, right_branching: bool = False, name: str = 'bracket_score'):
@@ -90,19 +91,18 @@ class BracketScore(tfma.metrics.Metric):
 
 
 class WellFormed(tfma.metrics.Metric):
-    """The fraction of answers that were what they should be in form before they were mended; a row says it beside them,
-    as `candidate_well_formed`."""
+    """Fraction of outputs that were well formed before being repaired; a row records it as `candidate_well_formed`."""
 
     def __init__(self, name: str = 'well_formed'):
         super().__init__(_computations(WellFormedCombiner), name=name)
 
 
 def _computations(combiner: Callable[..., beam.CombineFn], *names: str) -> Callable:
-    """Returns what TFMA calls to compute a metric.
+    """Return the function that TFMA calls to create a metric's computation.
 
     Args:
-      combiner: (key, eval_config, arguments) -> sums over examples, and the metric of them.
-      names: the arguments of the metric that the combiner takes.
+      combiner: (key, eval_config, arguments) -> sums over examples, and the metric computed from them.
+      names: the metric's arguments that the combiner takes.
     """
     def create(name: str = '', eval_config=None, model_name: str = '', output_name: str = '', **arguments):
         key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
@@ -112,13 +112,13 @@ def _computations(combiner: Callable[..., beam.CombineFn], *names: str) -> Calla
 
 
 class _SumCombiner(beam.CombineFn):
-    """Sums of every example's `counts`, of which a corpus metric is made."""
+    """Sum of every example's `counts`, from which a corpus metric is computed."""
 
     def __init__(self, key, eval_config):
         self._key, self._eval_config = key, eval_config
 
     def preprocessors(self) -> list | None:
-        """Of what TFMA extracts; None takes labels and predictions."""
+        """Return TFMA's extractors; None extracts labels and predictions."""
         return None
 
     def add_input(self, accumulator, element):
@@ -134,7 +134,7 @@ class _SumCombiner(beam.CombineFn):
 
 
 class TopKCombiner(_SumCombiner):
-    """How many examples are wrong, and how many there are."""
+    """Number of wrong examples, and of all examples."""
 
     def __init__(self, key, eval_config, k: int):
         super().__init__(key, eval_config)
@@ -152,7 +152,7 @@ class TopKCombiner(_SumCombiner):
 
 
 class MeanCombiner(_SumCombiner):
-    """The sum of an example's numbers at a place, and how many examples have one."""
+    """Sum of the examples' numbers at one position, and how many examples have one."""
 
     def __init__(self, key, eval_config, index: int):
         super().__init__(key, eval_config)
@@ -171,7 +171,7 @@ class MeanCombiner(_SumCombiner):
 
 
 class WellFormedCombiner(MeanCombiner):
-    """As of its base, of a number that is a feature of the example: `candidate_well_formed`, say."""
+    """Mean, as in its base class, of a feature of the example such as `candidate_well_formed`."""
 
     def __init__(self, key, eval_config):
         super().__init__(key, eval_config, 0)
@@ -186,7 +186,7 @@ class WellFormedCombiner(MeanCombiner):
 
 
 class BracketCombiner(_SumCombiner):
-    """The sums of `parseval.COUNTS`."""
+    """Sums of `parseval.COUNTS`."""
 
     def __init__(self, key, eval_config, score: str, right_branching: bool):
         super().__init__(key, eval_config)
@@ -204,7 +204,7 @@ class BracketCombiner(_SumCombiner):
 
 
 class BleuCombiner(_SumCombiner):
-    """Sums of n-gram matches and totals, and of lengths: all that BLEU depends on."""
+    """Sums of n-gram matches, totals and lengths: everything BLEU depends on."""
 
     def __init__(self, key, eval_config, language: str):
         super().__init__(key, eval_config)
@@ -218,7 +218,7 @@ class BleuCombiner(_SumCombiner):
         return self.segment(hypothesis, reference)
 
     def segment(self, hypothesis: str, reference: str) -> np.ndarray:
-        """One segment's contribution."""
+        """Return one segment's counts."""
         if self._language:
             hypothesis, reference = (moses_tokens(text, self._language) for text in (hypothesis, reference))
         score = self._bleu.corpus_score([hypothesis], [[reference]])
@@ -241,13 +241,14 @@ def _moses(code: str) -> sacremoses.MosesTokenizer:
 
 
 def moses_tokens(text: str, language: str) -> str:
-    """Returns text tokenised as by Moses' tokenizer.perl -l LANGUAGE, with German compounds split.
+    """Tokenise text as Moses' tokenizer.perl -l LANGUAGE does, and split German compounds.
 
-    The language decides where an apostrophe is cut (`l' eau` in French and Italian, `it 's` in English, `l ' eau` in
-    all others) and which abbreviations keep their full stop; one that Moses has no list for takes the English one. Of
-    German, `a-b` becomes `a ##AT##-##AT## b`, as tensor2tensor's get_ende_bleu.sh does; other languages keep their
-    hyphens. sacremoses is Moses before November 2018, as the paper used it: an abbreviation keeps its full stop at the
-    end of a line, too. With that version's script 1,000 French and 1,000 German lines of Multi30k agree in every token.
+    The language decides where an apostrophe is split (`l' eau` in French and Italian, `it 's` in English, `l ' eau` in
+    all others) and which abbreviations keep their full stop; a language without a list in Moses uses the English one.
+    In German, `a-b` becomes `a ##AT##-##AT## b`, as in tensor2tensor's get_ende_bleu.sh; other languages keep their
+    hyphens. sacremoses is Moses before November 2018, the paper's version: an abbreviation keeps its full stop at the
+    end of a line too. That version's script and this agree in every token of 1,000 French and 1,000 German lines of
+    Multi30k.
     """
     code = _language_code(language)
     tokens = _moses(code).tokenize(text, escape=False, return_str=True)
@@ -255,7 +256,7 @@ def moses_tokens(text: str, language: str) -> str:
 
 
 def _language_code(language: str) -> str:
-    """Returns `de` for `de-AT` or `DE`, and `en`, as Moses does, for nothing."""
+    """Return the primary language, such as `de` for `de-AT` or `DE`; `en` for an empty one, as Moses does."""
     return re.split('[-_]', language.lower())[0] or 'en'
 
 
@@ -264,14 +265,14 @@ def _texts(value) -> list[str]:
 
 
 def signature(tokenised: bool = False) -> str:
-    """sacreBLEU's signature of a BLEU above."""
+    """Return sacreBLEU's signature of a BLEU above."""
     bleu = _scorer(tokenised)
     bleu.corpus_score(['a'], [['a']])
     return str(bleu.get_signature())
 
 
 def protocol(name: str, data=None) -> str:
-    """Describes how a metric is computed; shown wherever its number is. A judge describes its own.
+    """Describe how a metric is computed; shown wherever its number is. A scorer describes its own metrics.
 
     Args:
       data: the configuration's section; only `bleu_tokenised` needs it, for the target's language.
@@ -282,15 +283,15 @@ def protocol(name: str, data=None) -> str:
         'bleu': lambda: f'corpus BLEU on detokenised text, sacreBLEU {signature()}',
         'bleu_tokenised': lambda: (f'corpus BLEU on Moses tokens of language {code}, '
                                    f'{"compounds split, " * (code == "de")}sacreBLEU {signature(tokenised=True)}'),
-        'exact_match': lambda: 'fraction of answers equal to the reference in every character',
-        'top1_error': lambda: 'fraction of pictures whose class is not the most probable one',
-        'top5_error': lambda: 'fraction of pictures whose class is not among the five most probable',
-        'bracket_precision': lambda: f'percentage of the brackets answered that are right; {evalb}',
-        'bracket_recall': lambda: f'percentage of the brackets of the reference that were answered; {evalb}',
+        'exact_match': lambda: 'fraction of outputs equal to the reference in every character',
+        'top1_error': lambda: 'fraction of images whose class is not the most probable one',
+        'top5_error': lambda: 'fraction of images whose class is not among the five most probable',
+        'bracket_precision': lambda: f'percentage of the predicted brackets that are right; {evalb}',
+        'bracket_recall': lambda: f'percentage of the reference brackets that were predicted; {evalb}',
         'bracket_f1': lambda: f'harmonic mean of bracket precision and recall; {evalb}',
         'complete_match': lambda: f'fraction of sentences with all brackets right; {evalb}',
-        'right_branching_f1': lambda: 'bracket_f1 of a parser that learned nothing: an S in which every word but the '
-                                      'first begins a VP that goes on to the end',
-        'well_formed': lambda: 'fraction of answers that were one tree of exactly the words asked about; the others '
-                               'were mended by the rules in data_prep/trees/tree_graph.py',
+        'right_branching_f1': lambda: 'bracket_f1 of the right-branching baseline: an S in which every word but the '
+                                      'first begins a VP that extends to the end',
+        'well_formed': lambda: 'fraction of outputs that were one tree over exactly the input words; the others were '
+                               'repaired by the rules in data_prep/trees/tree_graph.py',
     }.get(name, lambda: '')()

@@ -1,25 +1,25 @@
-"""Scores a tree by its labelled brackets, counted as evalb does with COLLINS.prm.
+"""Score trees by labelled brackets, counted as evalb does with COLLINS.prm.
 
-evalb (Sekine, Collins 1997) computes every published figure on the Wall Street Journal. It is a C program that has to
-be compiled. PyPI has no maintained port: PYEVALB is of 2016, disco-dop of 2017, supar, a parser, of 2021; benepar runs
+evalb (Sekine, Collins 1997) computes the published figures on the Wall Street Journal. It is a C program that has to be
+compiled, and PyPI has no maintained port: PYEVALB is of 2016, disco-dop of 2017, supar, a parser, of 2021; benepar runs
 the C program, and nltk has no such score. Its rules, implemented here:
 
-- A bracket is a phrase's label and the words it spans; tags do not count. TOP is not counted.
-- Words tagged as punctuation or traces are removed, and phrases that hold nothing else.
+- A bracket is a phrase's label and the words it spans. Tags are not brackets; TOP is not counted.
+- Words tagged as punctuation or traces are removed, as are phrases that hold nothing else.
 - ADVP and PRT are equal. Only the part of a label before the first - or = counts.
-- Of n brackets of one label and span in the reference and m in the answer, the smaller number is right.
-- Precision, recall and F1 are those of the sums over all sentences.
+- If the reference has n brackets of one label and span and the output m, min(n, m) of them are right.
+- Precision, recall and F1 are computed from sums over all sentences.
 
-Three differences, found by running evalb (the version of 2013) on the same trees:
+Three differences remain, found by running evalb (version of 2013) on the same trees:
 
 - evalb removes punctuation from each tree by that tree's own tags. Where only one side tags a word as punctuation, the
   words left differ, and evalb reports `Length unmatch` or `Words unmatch` and leaves the sentence out of every sum
   (after a dozen such sentences it stops). Only new.prm, not COLLINS.prm, makes it put back words, and of those only
   `'`, `"` and `/`. Here the reference alone decides which words are punctuation, and the sentence counts. Where both
   sides tag a word as punctuation, by whichever marks, the counts are evalb's.
-- evalb leaves out sentences whose words differ, too. Here they have no bracket right.
-- evalb as distributed holds 200 words and 200 brackets a sentence and overwrites its memory beyond them. Here neither
-  is bounded: an answer nested deeper is counted bracket by bracket, as evalb counts it compiled with larger arrays.
+- evalb also leaves out sentences whose words differ. Here they have no right brackets.
+- evalb as distributed holds 200 words and 200 brackets a sentence and overwrites memory beyond them. Here neither is
+  bounded: a deeper output is counted bracket by bracket, as by evalb compiled with larger arrays.
 
 ROOT, S1 and an empty label around a sentence are not counted either; evalb knows only TOP.
 """
@@ -32,20 +32,20 @@ import numpy as np
 from data_prep.trees import trees
 
 _DELETED = trees.PUNCTUATION | {trees.TRACE}
-_UNCOUNTED = {*trees.ROOTS, *_DELETED}  # evalb deletes labels of phrases and of words by one list
+_UNCOUNTED = {*trees.ROOTS, *_DELETED}  # evalb uses one list for labels of phrases and of words
 _EQUAL = {'PRT': 'ADVP'}
 COUNTS = ('right', 'reference', 'answer', 'complete', 'sentences')
 Brackets = collections.Counter[tuple[str, int, int]]
 
 
 def brackets(tree: trees.Tree, punctuation: list[bool]) -> Brackets:
-    """Returns a tree's brackets: (label, first word, word after the last), numbered without punctuation.
+    """Return a tree's brackets: (label, first word, word after the last), counted without punctuation.
 
     Args:
       punctuation: for every word, whether it is removed.
     """
     found: Brackets = collections.Counter()
-    starts: list[int] = []  # of every open phrase
+    starts: list[int] = []  # first word of every open phrase
     removed, counted = iter(punctuation), 0
     for what, part in tree.walk():
         if what == 'open':
@@ -60,16 +60,16 @@ def brackets(tree: trees.Tree, punctuation: list[bool]) -> Brackets:
 
 
 def _read(text: str) -> trees.Tree | None:
-    """Returns a tree; for several, such as the parts of a long sentence, one that holds them; None if malformed."""
+    """Parse a tree; join several, such as the parts of a long sentence, under a root; None if malformed."""
     try:
         return trees.Tree(trees.ROOT, tuple(trees.parse(text, deepest=math.inf)))
     except trees.Malformed:
         return None
 
 
-@functools.lru_cache(maxsize=4096)  # several metrics ask the same
+@functools.lru_cache(maxsize=4096)  # several metrics need the same counts
 def counts(reference: str, answer: str) -> np.ndarray:
-    """What F1 is made of, `COUNTS`, for one sentence: int64 [5]."""
+    """Return the counts F1 is computed from, `COUNTS`, for one sentence: int64 [5]."""
     gold, found = _read(reference), _read(answer)
     if gold is None:
         return np.array([0, 0, 0, 0, 1], np.int64)
@@ -82,13 +82,13 @@ def counts(reference: str, answer: str) -> np.ndarray:
 
 
 def right_branching(reference: str) -> str:
-    """What a parser that branches to the right says of the reference's words."""
+    """Return the right-branching baseline's tree of the reference's words."""
     gold = _read(reference)
     return '' if gold is None or not gold.parts else str(trees.right_branching(gold))
 
 
 def score(name: str, sums: np.ndarray) -> float:
-    """`precision`, `recall` or `f1` in percent, as papers have them, or the fraction `complete`, of summed counts."""
+    """Compute `precision`, `recall` or `f1` in percent, as papers report them, or the fraction `complete`."""
     right, reference, answer, complete, sentences = sums.tolist()
     part, whole = {'precision': (100 * right, answer), 'recall': (100 * right, reference),
                    'f1': (200 * right, reference + answer), 'complete': (complete, sentences)}[name]

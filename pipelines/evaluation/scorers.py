@@ -1,4 +1,4 @@
-"""Which metrics a configuration's models have, and who computes them."""
+"""Choose a configuration's metrics and the scorer that computes them."""
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core import roles
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
 
 def scorer(config: 'Config') -> Any:
-    """Returns a new scorer of the configuration's models, or None where TFMA's metrics compare answers."""
+    """Return a new scorer of the configuration's models, or None if TFMA's metrics compare outputs directly."""
     kind = roles.scorer(config.model_spec)
     return kind(config.evaluate.networks, config.model) if kind else None
 
 
 def names(config: 'Config') -> tuple[str, ...]:
-    """Returns the metrics of a configuration's models, or those its data has; the last is the one shown by slice."""
+    """Return the metrics of a configuration's models, or else its data's; the last is the one shown by slice."""
     found = scorer(config)
     return found.names if found else config.data_spec.metrics or config.model_spec.metrics

@@ -1,1 +1,1 @@
-"""Downloads, converts and checks data sets."""
+"""Download, convert and check data sets."""

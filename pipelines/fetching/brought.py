@@ -1,4 +1,4 @@
-"""Checks the files a person has to bring, for data sets that ask for an account, an order or a browser."""
+"""Check files the user provides, for data sets that need an account, an order or a browser."""
 import csv
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,12 @@ from pipelines.fetching import checksums
 
 
 def check(folder: pathlib.Path, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns what is missing or wrong, a sentence each; nothing if all is there.
+    """Return what is missing or wrong, one sentence each.
 
     Args:
-      folder: where the files were put.
-      rows: `brings` of a data set: a `file` with its `checksum`, number of `lines` or `columns`; or a `folder`, whose
-        `other_names` may stand for it, with the `ending` of its files and their number of `trees`.
+      folder: folder of the files.
+      rows: `brings` of a data set: a `file` with its `checksum`, number of `lines` or `columns`; or a `folder`,
+        possibly under one of its `other_names`, with the `ending` of its files and their number of `trees`.
     """
     faults = list[str]()
     for row in rows:
@@ -31,7 +31,7 @@ def _file(root: pathlib.Path, file: str, size: str = '', checksum: str = '', lin
     elif checksum and not checksums.matches(path, checksum):
         yield f'{path} does not have the published checksum {checksum}'
     elif lines and (found := _count_lines(path)) != lines:
-        yield f'{path} has {found:,} lines, and the published file {lines:,}'
+        yield f'{path} has {found:,} lines, but the published file {lines:,}'
     elif columns and (missing := [name for name in columns if name not in _header(path)]):
         yield f'{path} has no column {missing[0]}'
 
@@ -46,7 +46,7 @@ def _folder(root: pathlib.Path, folder: str, other_names: Sequence[str] = (), en
     if not files:
         yield f'the folder {there[0]} has no {f"{ending} file" if ending else "files"}'
     elif trees and (found := sum(map(_count_trees, files))) != trees:
-        yield f'the folder {there[0]} has {found:,} trees, and the published one {trees:,}'
+        yield f'the folder {there[0]} has {found:,} trees, but the published one {trees:,}'
 
 
 def _count_lines(path: pathlib.Path) -> int:
@@ -55,7 +55,7 @@ def _count_lines(path: pathlib.Path) -> int:
 
 
 def _count_trees(path: pathlib.Path) -> int:
-    """Counts outermost brackets; in the Penn Treebank brackets of the text are written -LRB- and -RRB-."""
+    """Count outermost brackets; the Penn Treebank writes brackets of the text as -LRB- and -RRB-."""
     depth = count = 0
     for byte in path.read_bytes():
         if byte == ord('('):

@@ -52,7 +52,7 @@ class DataSet:
 
     @property
     def size(self) -> str:
-        """Size of the download in words."""
+        """Size of the download as text."""
         if self.brings:
             sizes = [f'{row["file"]} {row["size"]}' for row in self.brings if 'size' in row]
             return ', '.join(sizes) or 'not downloaded'
@@ -72,7 +72,7 @@ def megabytes(count: int) -> str:
 
 
 def load(path: pathlib.Path = TABLE) -> dict[str, DataSet]:
-    """Returns every data set by name."""
+    """Load every data set by name."""
     table = yaml.safe_load(path.read_text())
     files = {name: File(name, **row) for name, row in table['files'].items()}
     return {name: DataSet(name, **{**row, 'files': tuple(files[file] for file in row.get('files', ())),
@@ -81,7 +81,7 @@ def load(path: pathlib.Path = TABLE) -> dict[str, DataSet]:
 
 
 def get(name: str) -> DataSet:
-    """Returns one data set.
+    """Load one data set.
 
     Raises:
       UserError: none has this name.
@@ -89,6 +89,6 @@ def get(name: str) -> DataSet:
     data_sets = load()
     if name not in data_sets:
         close = difflib.get_close_matches(name, data_sets, n=1)
-        hint = f'Did you mean {close[0]}?' if close else f'Known are: {", ".join(data_sets)}.'
+        hint = f'Did you mean {close[0]}?' if close else f'Known data sets: {", ".join(data_sets)}.'
         raise UserError(f'{name}: not a data set. {hint}')
     return data_sets[name]

@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 def digest(path: pathlib.Path, algorithm: str = 'sha256') -> str:
-    """Returns a file's digest in hexadecimal."""
+    """Return a file's digest in hexadecimal."""
     total = hashlib.new(algorithm, usedforsecurity=False)
     with path.open('rb') as file:
         while chunk := file.read(_CHUNK):
@@ -22,12 +22,12 @@ def digest(path: pathlib.Path, algorithm: str = 'sha256') -> str:
 
 
 def digest_of_lines(lines: Iterable[str]) -> str:
-    """Returns the SHA-256 of lines of text."""
+    """Return the SHA-256 of lines of text."""
     return hashlib.sha256(''.join(f'{line}\n' for line in lines).encode()).hexdigest()
 
 
 def matches(path: pathlib.Path, checksum: str) -> bool:
-    """Whether a file has a checksum, written `sha256:…`, `md5:…` or `sha256-begins:…`."""
+    """Return whether a file has a checksum, written `sha256:…`, `md5:…` or `sha256-begins:…`."""
     kind, _, expected = checksum.partition(':')
     if kind == 'sha256-begins':
         return digest(path).startswith(expected)
@@ -35,7 +35,7 @@ def matches(path: pathlib.Path, checksum: str) -> bool:
 
 
 def read(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
-    """Returns the record of a folder: file name -> address, size, SHA-256 and how it was checked.
+    """Return the record of a folder: file name -> address, size, SHA-256 and how it was checked.
 
     Raises:
       UserError: the record is damaged.
@@ -54,7 +54,7 @@ def read(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
 
 
 def write(folder: pathlib.Path, name: str, **row: Any) -> None:
-    """Records one file, replacing the record as a whole."""
+    """Record one file, replacing the record as a whole."""
     record = read(folder) | {name: row}
     part = folder / f'{RECORD}.part'
     part.write_text(json.dumps(record, indent=1) + '\n')

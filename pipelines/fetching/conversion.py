@@ -1,4 +1,4 @@
-"""Converts downloaded archives to what configurations read. No pickle is opened, and no name of an archive is a path.
+"""Convert downloaded archives to the form that configurations read. No pickle is opened; no archive name is a path.
 
 Outputs repeat to the byte: times, owners and the order of members are fixed.
 """
@@ -20,24 +20,24 @@ from data_prep import UserError
 from data_prep.core import archives
 from pipelines.fetching import checksums
 
-_SIDE, _RECORD = 32, 1 + 3 * 32 * 32  # CIFAR-10: pixels of a side; bytes of a label and three planes of colour
+_SIDE, _RECORD = 32, 1 + 3 * 32 * 32  # CIFAR-10: side in pixels; bytes of a label and three colour planes
 _BATCHES = {'train': [f'data_batch_{number}.bin' for number in range(1, 6)], 'test': ['test_batch.bin']}
 _CIFAR_FOLDER = 'cifar-10-batches-bin'
-_LARGEST_MEMBER = 1 << 26  # bytes; the largest one read here is words.txt's 2.7 MB
+_LARGEST_MEMBER = 1 << 26  # bytes; the largest member read here is words.txt, 2.7 MB
 
 
 def make(folder: pathlib.Path, name: str, source: str, by: str, **arguments: Any) -> str:
-    """Makes one file or folder, or verifies the one that is there. Returns what was done, in words.
+    """Make one file or folder, or verify the existing one; return a description of what was done.
 
     Args:
-      folder: the data set's.
-      name: of the result.
-      source: name of the downloaded file.
-      by: the conversion, a key of `_CONVERSIONS`.
-      arguments: the conversion's own.
+        folder: the data set's folder.
+        name: name of the result.
+        source: name of the downloaded file.
+        by: the conversion, a key of `_CONVERSIONS`.
+        arguments: arguments of the conversion.
 
     Raises:
-      UserError: the source is damaged, or a result is there that was not made here or has changed.
+      UserError: the source is damaged, or the existing result was not made here or has changed.
     """
     target, recorded = folder / name, checksums.read(folder).get(name)
     if target.exists():
@@ -55,7 +55,7 @@ def make(folder: pathlib.Path, name: str, source: str, by: str, **arguments: Any
 
 
 def cifar10(source: pathlib.Path, target: pathlib.Path, split: str, room: int = 0) -> None:
-    """The binary version of CIFAR-10 -> a tar of PNG images, `<split>/<class>/<number>.png`.
+    """Convert the binary version of CIFAR-10 to a tar of PNG images, `<split>/<class>/<number>.png`.
 
     A record is a label and 32 x 32 pixels of red, then green, then blue, row by row.
     """
@@ -80,10 +80,10 @@ def cifar10(source: pathlib.Path, target: pathlib.Path, split: str, room: int = 
 
 def class_folders(source: pathlib.Path, target: pathlib.Path, classes: dict[str, str] | None = None,
                   room: int = 0) -> None:
-    """Tiny ImageNet's zip -> a tar of its training folders, images and boxes unchanged, with words.txt and wnids.txt.
+    """Convert Tiny ImageNet's zip to a tar of its training folders, images, boxes and lists of classes, unchanged.
 
     Args:
-      classes: WordNet id -> name of the classes that are kept; all classes and the validation images by default.
+      classes: WordNet id -> name of the classes to keep; by default all classes and the validation images.
     """
     top = 'tiny-imagenet-200'
     with zipfile.ZipFile(source) as packed:
@@ -101,7 +101,7 @@ def class_folders(source: pathlib.Path, target: pathlib.Path, classes: dict[str,
 
 
 def trees(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0) -> None:
-    """The `.mrg` files of one folder of a zip -> a folder."""
+    """Extract the `.mrg` files of one folder of a zip."""
     target.mkdir()
     with zipfile.ZipFile(source) as packed:
         found = {posixpath.basename(name): info for name, info in _members(packed)
@@ -136,7 +136,7 @@ def _png(planes: bytes) -> bytes:
 
 
 def _members(packed: zipfile.ZipFile) -> Iterator[tuple[str, zipfile.ZipInfo]]:
-    """The plain files of a zip with names that stay inside it."""
+    """Yield the plain files of a zip whose names stay inside the target folder."""
     for info in packed.infolist():
         name = info.filename
         inside = not name.startswith('/') and '..' not in name.split('/') and '\\' not in name and '\0' not in name
@@ -147,7 +147,7 @@ def _members(packed: zipfile.ZipFile) -> Iterator[tuple[str, zipfile.ZipInfo]]:
 def _content(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.file_size > _LARGEST_MEMBER:
         raise zipfile.BadZipFile(f'{info.filename} would be {info.file_size:,} bytes')
-    return packed.read(info)  # never more than file_size, and with its checksum
+    return packed.read(info)  # reads at most file_size, and checks the checksum
 
 
 class _Tar:
@@ -159,7 +159,7 @@ class _Tar:
     def __enter__(self) -> '_Tar':
         self._stack = contextlib.ExitStack()
         file = self._stack.enter_context(self._path.open('wb'))
-        # Images are compressed already; a higher level than 1 finds little more.
+        # Images are compressed already; levels above 1 gain little.
         packed = self._stack.enter_context(gzip.GzipFile('', 'wb', 1, file, mtime=0))
         self._tar = self._stack.enter_context(tarfile.open(fileobj=packed, mode='w', format=tarfile.GNU_FORMAT))
         return self
@@ -174,7 +174,7 @@ class _Tar:
 
 
 def _digest(path: pathlib.Path) -> str:
-    """SHA-256 of a file, or of a folder's names and files in order."""
+    """Return the SHA-256 of a file, or of a folder's names and files in order."""
     if path.is_file():
         return checksums.digest(path)
     return checksums.digest_of_lines(f'{checksums.digest(file)} {file.name}' for file in _files(path))

@@ -1,6 +1,6 @@
-"""Downloads one file: pooch retries, verifies and renames it; what came before a cut is kept and continued.
+"""Download one file with pooch, which retries, verifies and renames it; an interrupted download is resumed.
 
-Nothing of another length than published is accepted, and a file appears under its name only after it was verified.
+A file of another length than published is refused, and a file appears under its name only after verification.
 """
 import contextlib
 import logging
@@ -19,19 +19,19 @@ from data_prep import UserError
 from pipelines.fetching import checksums
 from pipelines.fetching.catalogue import File, megabytes
 
-RETRIES = 5  # after the first attempt
+RETRIES = 5  # retries after the first attempt
 TIMEOUT = (30, 60)  # seconds to connect, and between two reads
-LONGEST_WAIT = 120  # seconds of a server's Retry-After
+LONGEST_WAIT = 120  # seconds longest Retry-After that is honoured
 _CHUNK = 1 << 18
-_LINES_EVERY = 30.0  # seconds between lines of progress off a terminal
+_LINES_EVERY = 30.0  # seconds between lines of progress outside a terminal
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
 def fetch(file: File, folder: pathlib.Path) -> str:
-    """Brings a file into a folder, or verifies the one that is there. Returns what was done, in words.
+    """Download a file into a folder, or verify the existing one; return a description of what was done.
 
     Raises:
-      UserError: the file there has another checksum, or the address cannot be read, or serves another file.
+      UserError: the existing file has another checksum, or the address cannot be read or serves another file.
     """
     path = folder / file.name
     recorded = checksums.read(folder).get(file.name)
@@ -52,7 +52,7 @@ def fetch(file: File, folder: pathlib.Path) -> str:
 
 
 def size(file: File) -> int | None:
-    """Size of a file in bytes as published, else as its server says; None if neither can be had."""
+    """Return a file's size in bytes as published, else as its server reports it; None if unknown."""
     if file.bytes is not None:
         return file.bytes
     with contextlib.suppress(requests.RequestException, ValueError):
@@ -63,7 +63,7 @@ def size(file: File) -> int | None:
 
 
 def part_of(path: pathlib.Path) -> pathlib.Path:
-    """Where a file's first bytes wait until the rest comes."""
+    """Return the path of a file's incomplete download."""
     return path.with_name(f'{path.name}.part')
 
 
@@ -76,8 +76,8 @@ def _record(file: File, path: pathlib.Path) -> None:
 
 
 def _download(file: File, path: pathlib.Path, checksum: str) -> None:
-    pooch.get_logger().setLevel(logging.WARNING)  # it would tell each attempt beside us, without the fault
-    begins = checksum.startswith('sha256-begins:')  # which pooch does not know
+    pooch.get_logger().setLevel(logging.WARNING)  # its lines would repeat ours, without the cause
+    begins = checksum.startswith('sha256-begins:')  # a kind that pooch does not know
     downloader = _Resuming(file, part_of(path), bool(checksum), checksum if begins else '')
     keeper = pooch.create(path=path.parent, base_url='', registry={file.name: None if begins else checksum or None},
                           urls={file.name: file.url}, retry_if_failed=RETRIES)
@@ -88,25 +88,25 @@ def _download(file: File, path: pathlib.Path, checksum: str) -> None:
                         ) from error
     except ValueError as error:
         whose = file.published or 'the first download'
-        raise UserError(f'{file.url}: what was downloaded does not have the checksum of {whose}. It was removed; try '
+        raise UserError(f'{file.url}: the download does not have the checksum of {whose}. It was removed; try '
                         f'again later, or get {file.name} elsewhere.') from error
 
 
 def _words(error: BaseException) -> str:
-    """A library's error in a few words, without its nested representations."""
+    """Summarise a library's error, without its nested representations."""
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
         return 'no answer in time'
-    return 'the server cannot be reached' if '(' in str(error) else str(error)  # that of a library is a nest
+    return 'the server cannot be reached' if '(' in str(error) else str(error)  # a library's nested message
 
 
 class _Resuming:
-    """Downloader for pooch. Bytes go to a file beside the target, so that the next attempt asks for the rest alone.
+    """Downloader for pooch that writes to a file beside the target, so that the next attempt requests only the rest.
 
     Args:
-      part: the file for incomplete bytes.
-      checked: whether a checksum will vouch for the result; else only a server that says by its validator that the
-        file is unchanged is asked for the rest.
-      checksum: one that pooch cannot check itself, or nothing.
+      part: file for incomplete bytes.
+      checked: whether a checksum will verify the result; without one, a download is only resumed if the server's
+        validator confirms that the file is unchanged.
+      checksum: a checksum that pooch cannot verify, or nothing.
     """
 
     def __init__(self, file: File, part: pathlib.Path, checked: bool, checksum: str):
@@ -119,7 +119,7 @@ class _Resuming:
         if self._attempt > 1:
             print(f'fetch: {self._file.name}: {self._fault}; attempt {self._attempt} of {RETRIES + 1}, '
                   f'{megabytes(self._have())} are kept', flush=True)
-        self._fault = 'its checksum is wrong'  # all that can still be wrong after this
+        self._fault = 'its checksum is wrong'  # the only possible error after this point
         try:
             self._get(url)
         except requests.RequestException as error:
@@ -128,10 +128,10 @@ class _Resuming:
         os.replace(self._part, output_file)
         self._validator.unlink(missing_ok=True)
         if self._checksum and not checksums.matches(pathlib.Path(output_file), self._checksum):
-            raise ValueError('another checksum')  # which pooch retries
+            raise ValueError('another checksum')  # pooch retries on this
 
     def _get(self, url: str) -> None:
-        """Completes the part."""
+        """Download the rest of the part."""
         try:
             with requests.get(url, headers=self._headers(), stream=True, timeout=TIMEOUT) as answer:
                 self._check_answer(answer)
@@ -147,7 +147,7 @@ class _Resuming:
         return self._part.stat().st_size if self._part.exists() else 0
 
     def _headers(self) -> dict[str, str]:
-        headers = {'Accept-Encoding': 'identity'}  # else a .tgz might arrive unpacked
+        headers = {'Accept-Encoding': 'identity'}  # otherwise a .tgz might arrive unpacked
         validator = self._validator.read_text() if self._validator.exists() else ''
         if self._have() and (self._checked or validator):
             headers['Range'] = f'bytes={self._have()}-'
@@ -156,7 +156,7 @@ class _Resuming:
         return headers
 
     def _check_answer(self, answer: requests.Response) -> None:
-        """Raises what pooch retries for a passing fault, and `UserError` for one that stays."""
+        """Raise an error that pooch retries for a temporary fault, and `UserError` for a permanent one."""
         hops = [*answer.history, answer]
         if not self._checked and hops[0].url.startswith('https:') and not answer.url.startswith('https:'):
             raise UserError(f'{self._file.url}: it redirects to {answer.url}, which is not encrypted, and no checksum '
@@ -167,7 +167,7 @@ class _Resuming:
             raise requests.ConnectionError(f'the server answers {answer.status_code} {answer.reason}')
         if answer.status_code == 416:  # the part is longer than the file
             self._restart()
-            raise requests.ConnectionError('the server has fewer bytes than are kept; beginning anew')
+            raise requests.ConnectionError('the server has fewer bytes than are kept; starting again')
         if answer.status_code not in (200, 206):
             raise UserError(f'{self._file.url}: the server answers {answer.status_code} {answer.reason}. See its page '
                             'for where the file is now.')
@@ -179,7 +179,7 @@ class _Resuming:
         published = self._file.bytes
         if published is not None and total is not None and total != published:
             self._restart()
-            raise UserError(f'{self._file.url}: the server offers {total:,} bytes, and the published file has '
+            raise UserError(f'{self._file.url}: the server offers {total:,} bytes, but the published file has '
                             f'{published:,}. Get {self._file.name} elsewhere.')
         tag = answer.headers.get('ETag', '')
         strong = tag if tag and not tag.startswith('W/') else answer.headers.get('Last-Modified', '')
@@ -202,14 +202,14 @@ class _Resuming:
             raise requests.ConnectionError(f'the connection was cut after {done:,} of {limit:,} bytes')
 
     def _start(self, answer: requests.Response) -> int:
-        """Where the bytes of an answer belong."""
-        if answer.status_code == 200:  # the whole file, whatever was asked for
+        """Return the offset at which an answer's bytes belong."""
+        if answer.status_code == 200:  # the whole file, even if a part was requested
             return 0
         found = re.fullmatch(r'bytes (\d+)-\d+/(?:\d+|\*)', answer.headers.get('Content-Range', ''))
         if found and int(found[1]) == self._have():
             return self._have()
         self._restart()
-        raise requests.ConnectionError('the server sent another part than the one asked for')
+        raise requests.ConnectionError('the server sent another part than requested')
 
     def _restart(self) -> None:
         self._part.unlink(missing_ok=True)
@@ -217,7 +217,7 @@ class _Resuming:
 
 
 class _Bar:
-    """Progress of one file: a bar on a terminal, a line every half minute elsewhere."""
+    """Progress of one file: a bar on a terminal, a line every 30 s elsewhere."""
 
     def __init__(self, name: str, start: int, total: int | None):
         self._name, self._total, self._began, self._start = name, total, time.monotonic(), start

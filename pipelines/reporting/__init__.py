@@ -1,1 +1,1 @@
-"""What reports are made of: so far, the reading of a run."""
+"""Reports, model cards, figures and contact sheets."""

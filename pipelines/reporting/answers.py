@@ -1,4 +1,4 @@
-"""Predictions read back, and the few of them a report shows."""
+"""Read predictions back, and choose the few a report shows."""
 import difflib
 import random
 import re
@@ -8,14 +8,14 @@ import tensorflow as tf
 
 Pieces = list[tuple[str, bool]]
 SHOWN, SHOWN_WRONG = 20, 12
-# Digit by digit, else word by word: what a reader compares.
+# Units a reader compares: single digits, otherwise words.
 _PIECES = re.compile(r'\d|[^\W\d]+|\s+|.', re.DOTALL)
 
 
 def read(path: str) -> list[dict[str, str]]:
-    """Rows of a file of predictions: features of one text or number by name; score vectors are left out.
+    """Return the rows of a file of predictions: features of one text or number by name, without score vectors.
 
-    Of a list of answers, the best by its name and the others together as `<name>_others`.
+    Of a list of outputs, the best is under its name and the others, joined, under `<name>_others`.
     """
     if not tf.io.gfile.exists(path):
         return []
@@ -36,16 +36,15 @@ def read(path: str) -> list[dict[str, str]]:
 
 
 def choose(rows: list[dict[str, str]], slices: Sequence[str], seed: int) -> dict | None:
-    """What to show of the answers: wrong ones first, then others, both drawn by the seed.
+    """Choose the predictions to show: wrong ones first, then others, both drawn by the seed.
 
     Args:
-      rows: predictions with `target` and `candidate`, and where there are such `source` or `file`, and `baseline`.
-      slices: the features that say what kind of example a row is.
+      rows: predictions with `target` and `candidate` and, if available, `source` or `file`, and `baseline`.
+      slices: features that name the kind of example.
 
     Returns:
-      `rows` to show, their `differences` from the reference marked, how many there are in all (`total`, `wrong`),
-      and of the baseline, if there is one, how many wrong answers were `mended` and right ones `broken`; or None
-      where answers are no text.
+      The chosen `rows` with their `differences` from the reference marked, the counts `total` and `wrong`, and, with a
+      baseline, how many of its wrong outputs were `mended` and right ones `broken`; None if outputs are not text.
     """
     if not rows or not all({'target', 'candidate'} <= row.keys() for row in rows):
         return None
@@ -63,7 +62,7 @@ def choose(rows: list[dict[str, str]], slices: Sequence[str], seed: int) -> dict
 
 
 def _shown(row: dict[str, str], slices: Sequence[str]) -> dict:
-    # Of several answers each is a name, and names differ as a whole.
+    # With several outputs each is a class name, and names differ as a whole.
     compare = whole_differences if 'candidate_others' in row else differences
     target, candidate = compare(row['target'], row['candidate'])
     shown = {'wrong': row['target'] != row['candidate'], 'target': target, 'candidate': candidate,
@@ -75,12 +74,12 @@ def _shown(row: dict[str, str], slices: Sequence[str]) -> dict:
 
 
 def whole_differences(one: str, other: str) -> tuple[Pieces, Pieces]:
-    """Both texts uncut, as `differences` gives them."""
+    """Return both texts whole, in the form of `differences`."""
     return [(one, one != other)], [(other, one != other)]
 
 
 def differences(one: str, other: str) -> tuple[Pieces, Pieces]:
-    """Both texts cut into (piece, whether the other text lacks it)."""
+    """Split both texts into (piece, whether the other text lacks it)."""
     a, b = _PIECES.findall(one), _PIECES.findall(other)
     left: Pieces = []
     right: Pieces = []

@@ -1,4 +1,4 @@
-"""Where a trained Transformer looks, as figures 3 to 5 of Vaswani et al. 2017 show it: every layer, every head."""
+"""Draw a Transformer's attention, every layer and head, as figures 3 to 5 of Vaswani et al. 2017 do."""
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,12 +25,12 @@ FAINT = 0.02  # weights below it are not drawn
 
 
 class Looked(NamedTuple):
-    """What a model looked at while it read a sentence and wrote another.
+    """A model's attention while it read one sentence and wrote another.
 
     Attributes:
       weights: name (`attention_maps.attention_weights`) -> [h, queries, keys].
       source, target: their subwords.
-      sentence, translation: as text.
+      sentence, translation: the texts.
     """
     weights: dict[str, np.ndarray]
     source: list[str]
@@ -40,16 +40,16 @@ class Looked(NamedTuple):
 
 
 def look(pipeline: Pipeline, sentence: str, target: str = '') -> Looked:
-    """Returns where the model of a pipeline looks.
+    """Compute the attention of a pipeline's model.
 
     Args:
-      target: a translation; empty is the model's own.
+      target: a translation; if empty, the model's own.
 
     Raises:
-      UserError: the model is not a Transformer, nothing of it is trained, or there is nothing in the sentence.
+      UserError: the model is not a Transformer or is not trained, or the sentence is empty.
     """
     if pipeline.config.model_spec.name != transformer.__name__:
-        raise UserError(f'{pipeline.config.model_spec.name} has no attention; give a configuration whose model '
+        raise UserError(f'{pipeline.config.model_spec.name} has no attention. Give a configuration whose model '
                         'is keras_models.transformer.')
     run = pipeline.outputs('train', make=False)['model_run']
     examples = pipeline.outputs('prepare', make=False)['examples'].uri
@@ -62,7 +62,7 @@ def look(pipeline: Pipeline, sentence: str, target: str = '') -> Looked:
         return tokenizer.tokenize(tf.constant([text])).to_tensor()
     inputs = ids(sentence)
     if inputs.shape[1] < 2:
-        raise UserError(f'{sentence!r} holds nothing the model can see; give a sentence.')
+        raise UserError(f'{sentence!r} holds no subword of the model. Give a sentence.')
     if target:
         targets = ids(target)
     else:
@@ -78,7 +78,7 @@ def look(pipeline: Pipeline, sentence: str, target: str = '') -> Looked:
 
 
 def sides(name: str, source: Sequence[str], target: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of queries and keys. A decoder's query predicts the target beside it, and sees those before."""
+    """Return the words of queries and keys. A decoder's query predicts the target beside it from those before."""
     if name.startswith('encoder'):
         return [*source], [*source]
     return [*target], [*source] if 'source' in name else ['<s>', *target[:-1]]
@@ -86,12 +86,12 @@ def sides(name: str, source: Sequence[str], target: Sequence[str]) -> tuple[list
 
 def lines(weights, queries: Sequence[str], keys: Sequence[str], title: str, heads: Sequence[int] | None = None,
           only: str = '') -> Figure:
-    """Returns a line from each query to each key, as wide as the weight; a colour a head.
+    """Draw a line from each query to each key, as wide as its weight, in one colour per head.
 
     Args:
       weights: [h, queries, keys].
-      heads: which are drawn; all, if none are named.
-      only: a query whose lines alone are drawn.
+      heads: the heads to draw; None draws all.
+      only: draw only the lines of this query.
     """
     heads = range(len(weights)) if heads is None else heads
     figure = Figure(figsize=(4.2, 0.5 + 0.24 * max(len(queries), len(keys))), layout='constrained')
@@ -111,7 +111,7 @@ def lines(weights, queries: Sequence[str], keys: Sequence[str], title: str, head
 
 
 def maps(weights, queries: Sequence[str], keys: Sequence[str], title: str) -> Figure:
-    """Returns every head of a layer as a heat map, a row for each query."""
+    """Draw every head of a layer as a heat map, one row per query."""
     h, columns = len(weights), min(4, len(weights))
     figure = Figure(figsize=(2.4 * columns, 2.5 * -(-h // columns)), layout='constrained')
     figure.suptitle(title, fontsize=10)
@@ -127,7 +127,7 @@ def maps(weights, queries: Sequence[str], keys: Sequence[str], title: str) -> Fi
 
 
 def write(looked: Looked, folder: str) -> str:
-    """Writes the page, with a heat map of each head, and PNGs of each layer beside it. Returns the page's path."""
+    """Write the page, with a heat map of each head, and PNGs of each layer beside it; return the page's path."""
     os.makedirs(folder, exist_ok=True)
     sections = []
     for (stack, part), title in KINDS.items():

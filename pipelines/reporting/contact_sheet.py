@@ -1,5 +1,4 @@
-"""Sheets of pictures: with a classifier's answers as bars, as figure 4 of Krizhevsky et al. 2012 shows them, or in rows
-of what belongs together."""
+"""Draw contact sheets: images with class scores as bars, as in figure 4 of Krizhevsky et al. 2012, or in rows."""
 import dataclasses
 import os
 import textwrap
@@ -15,29 +14,29 @@ from matplotlib.figure import Figure
 from data_prep.image import codec
 
 COLUMNS, ROWS = 4, 3
-PAIRS = 6  # on a page
+PAIRS = 6  # pairs on a page
 PAGES = 20
-PIXELS = 320  # of a picture's longer side on a page
-_WIDTH, _HEIGHT, _TOP, _DPI = 3.0, 3.9, 0.3, 100  # inches of a picture with its bars, and above the first row
-_NARROW, _TALL = 1.95, 2.6  # inches of a picture in a row
-_FULL = 0.86  # of the width: a bar for certainty; its figure stands behind
+PIXELS = 320  # longer side of an image on a page
+_WIDTH, _HEIGHT, _TOP, _DPI = 3.0, 3.9, 0.3, 100  # inches of an image with its bars, and above the first row
+_NARROW, _TALL = 1.95, 2.6  # inches of an image in a row
+_FULL = 0.86  # of the width: the bar of probability 1; its number stands to the right
 _INK, _FAINT, _BAR, _RIGHT, _PAPER = '#1f2328', '#8b949e', '#a9c4eb', '#f2a19a', '#f2f4f6'
-# matplotlib's own letters have no Chinese, Japanese or Korean; where the machine has some of these, they fill in.
+# matplotlib's own font has no Chinese, Japanese or Korean; these fonts fill in if the machine has them.
 _ALSO = ('Noto Sans CJK JP', 'Noto Sans CJK KR', 'Apple SD Gothic Neo', 'Malgun Gothic', 'Yu Gothic')
 
 
 @dataclasses.dataclass
 class Shown:
-    """A picture and its answers.
+    """An image and its predictions.
 
     Attributes:
       image: JPEG or PNG bytes.
-      name: what it is called, such as its file.
-      answers, probabilities: of classes, by name, most probable first; none of a picture nobody could answer for.
-      truth: the right class; empty where it is not known.
-      error: why there are no answers.
-      boxes: where the things are that were answered, if the model tells: left, upper, right and lower end of each, in
-        fractions of width and height.
+      name: its label, such as its file name.
+      answers, probabilities: class names and probabilities, most probable first; empty if prediction failed.
+      truth: the right class; empty if unknown.
+      error: why there is no prediction.
+      boxes: the predicted bounding boxes, if the model has them: left, upper, right and lower end of each, in fractions
+        of width and height.
     """
     image: bytes
     name: str
@@ -50,22 +49,22 @@ class Shown:
 
 @dataclasses.dataclass
 class Labelled:
-    """A picture, JPEG or PNG bytes, and what is written above it; none where there is no picture."""
+    """An image, JPEG or PNG bytes, and its title; both empty for an empty place."""
     image: bytes
     title: str
 
 
 class Sheets:
-    """Pages of pictures, drawn as they fill up: memory does not grow with the number of pictures.
+    """Pages of images, each drawn when it is full, so that memory does not grow with the number of images.
 
     Args:
-      folder: gets `sheet_01.png`, `sheet_02.png`, …; at most `pages` of them.
-      draw: (path, what is on a page) draws one.
-      a_page: how many there are on a page.
+      folder: receives `sheet_01.png`, `sheet_02.png`, …; at most `pages` of them.
+      draw: (path, items of a page) draws one page.
+      a_page: items per page.
 
     Attributes:
       paths: the pages drawn so far.
-      left_out: how many came after the last page was full; say so to whoever looks at them.
+      left_out: items that came after the last page was full; callers report them.
     """
 
     def __init__(self, folder: str, draw: Callable[[str, list], None], a_page: int, pages: int = PAGES):
@@ -83,7 +82,7 @@ class Sheets:
             self.close()
 
     def close(self) -> None:
-        """Draws a last page, if anything waits for it."""
+        """Draw the last page, if it has items."""
         if self._waiting:
             path = os.path.join(self._folder, f'sheet_{len(self.paths) + 1:02}.png')
             self._draw(path, self._waiting)
@@ -92,17 +91,17 @@ class Sheets:
 
 
 def draw(path: str, pictures: Sequence[Shown], descriptions: Mapping[str, str]) -> None:
-    """Draws one page of classified pictures, as a PNG.
+    """Draw one page of classified images as a PNG.
 
     Args:
-      descriptions: what to write for a class; of words between commas the first.
+      descriptions: text to show for a class; of words between commas, the first.
     """
     rows = -(-len(pictures) // COLUMNS)
     installed = set(font_manager.get_font_names())
     style = {'text.parse_math': False, 'font.size': 9, 'text.color': _INK,
              'font.family': ['DejaVu Sans', *(name for name in _ALSO if name in installed)]}
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings('ignore', 'Glyph .* missing')  # it shows a box for a letter that no font has
+        warnings.filterwarnings('ignore', 'Glyph .* missing')  # a letter that no font has becomes a box
         figure = Figure(figsize=(COLUMNS * _WIDTH, rows * _HEIGHT + _TOP), dpi=_DPI)
         cells = figure.add_gridspec(rows, COLUMNS, left=0.02, right=0.98, top=1 - _TOP / (rows * _HEIGHT + _TOP),
                                     bottom=0, wspace=0.12, hspace=0.07)
@@ -115,7 +114,7 @@ def draw(path: str, pictures: Sequence[Shown], descriptions: Mapping[str, str]) 
 
 
 def draw_rows(path: str, rows: Sequence[Sequence[Labelled]], tall: float = _TALL) -> None:
-    """Draws one page of rows of pictures, as a PNG; titles are written above the first. `tall`: inches of a row."""
+    """Draw one page of rows of images as a PNG; titles are above the first row. `tall`: inches per row."""
     across, height = max(map(len, rows)), len(rows) * tall + _TOP
     figure = Figure(figsize=(across * _NARROW, height), dpi=_DPI)
     cells = figure.subplots(len(rows), across, squeeze=False, gridspec_kw={
@@ -140,7 +139,7 @@ def _picture(axes, shown: Shown) -> None:
 
 
 def _outline(axes, shown: Shown, width: int, height: int) -> None:
-    """The box of the first answer, and that of the right one, which is red as its bar is."""
+    """Draw the box of the first prediction, and that of the right class in red, like its bar."""
     for number, (answer, (left, upper, right, lower)) in enumerate(zip(shown.answers[:5], shown.boxes)):
         if number == 0 or answer == shown.truth:
             axes.add_patch(matplotlib.patches.Rectangle(
@@ -149,9 +148,9 @@ def _outline(axes, shown: Shown, width: int, height: int) -> None:
 
 
 def _thumbnail(image: bytes) -> np.ndarray | None:
-    """The picture, uint8 [h, w, 3], neither side above `PIXELS`; None if it cannot be decoded."""
+    """Return the image, uint8 [h, w, 3], with both sides at most `PIXELS`; None if it cannot be decoded."""
     try:
-        codec.header(image, codec.MAX_PIXELS)  # what was refused for its size comes here too
+        codec.header(image, codec.MAX_PIXELS)  # images refused for their size arrive here too
         pixels = tf.io.decode_image(image, 3, expand_animations=False)
     except (codec.Unreadable, tf.errors.InvalidArgumentError):
         return None
@@ -162,7 +161,7 @@ def _thumbnail(image: bytes) -> np.ndarray | None:
 
 
 def _bars(axes, shown: Shown, descriptions: Mapping[str, str]) -> None:
-    """The truth, and below it a bar for every answer; the right one's is red, as in the paper, and has a mark."""
+    """Write the truth, and below it a bar for every prediction; the right one is red, as in the paper, and marked."""
     axes.set_axis_off()
     axes.set_xlim(-0.005, 1)
     axes.set_ylim(5, -1.7)

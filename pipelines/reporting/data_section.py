@@ -1,4 +1,4 @@
-"""What the report says of the data: counts, duplicates, lengths, and TFDV's statistics, schema and drift."""
+"""Gather the report's section on data: counts, duplicates, lengths, and TFDV's statistics, schema and drift."""
 import os
 
 import numpy as np
@@ -10,11 +10,11 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_p
 from data_prep.core import records
 from pipelines.reporting import figures
 
-SHOWN = 8  # of the most frequent values
+SHOWN = 8  # most frequent values shown
 
 
 def gather(context, manifest: dict) -> dict:
-    """What the templates show of a data set, by the names they use.
+    """Return what the templates show of a data set, by the names they use.
 
     Args:
       context: the evaluate stage's.
@@ -37,7 +37,7 @@ def gather(context, manifest: dict) -> dict:
 
 
 def duplicates(split: str, counts: dict[str, int], splits: list[str]) -> list[str]:
-    """Which records of a split are also in others of `splits`, in a sentence; nothing where nobody looked."""
+    """Describe which records of a split are also in others of `splits`; empty if duplicates were not counted."""
     also = {other: counts[f'in_{other}'] for other in splits if f'in_{other}' in counts}
     if not also:
         return []
@@ -51,7 +51,7 @@ def duplicates(split: str, counts: dict[str, int], splits: list[str]) -> list[st
 
 
 def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
-    """The training records' lengths, by every name the data set's index has."""
+    """Return the training records' lengths, by each length's name in the data set's index."""
     if not manifest['lengths'] or not manifest['splits'].get('train'):
         return {}
     index = records.open_split(examples, 'train').index
@@ -59,7 +59,7 @@ def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
 
 
 def _statistics(context, manifest: dict) -> dict:
-    """TFDV's findings: `lengths`, `features` and `drift` are rows of tables, `warnings` and `samples` sentences."""
+    """Return TFDV's findings: table rows in `lengths`, `features`, `drift`; sentences in `warnings`, `samples`."""
     from data_prep.core import statistics
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
     found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
@@ -110,7 +110,7 @@ def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.Com
 
 
 def _length(feature: statistics_pb2.FeatureNameStatistics) -> dict[str, float]:
-    """Of a derived feature of lengths, whose histogram has every value."""
+    """Summarise a derived feature of lengths, whose histogram has every value."""
     values, counts = np.array(sorted((int(bucket.label), bucket.sample_count)
                                      for bucket in feature.string_stats.rank_histogram.buckets)).T
     half, most = values[np.searchsorted(np.cumsum(counts), np.multiply([0.5, 0.99], counts.sum()))]
@@ -120,7 +120,7 @@ def _length(feature: statistics_pb2.FeatureNameStatistics) -> dict[str, float]:
 
 def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
              found: dict[str, statistics_pb2.DatasetFeatureStatistics], usual: str, manifest: dict) -> dict:
-    """One row: what the schema says of a feature, where it is missing, and its most frequent values in one split."""
+    """Return one row: a feature's schema, where it is missing, and its most frequent values in one split."""
     by_split = {split: _by_name(dataset).get(feature.name) for split, dataset in found.items()}
     missing = [f'missing in {_common(stored).num_missing:,} of {split}' if stored else f'missing in {split}'
                for split, stored in by_split.items() if not stored or _common(stored).num_missing]
@@ -141,7 +141,7 @@ def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
 
 
 def _frequent(context, name: str, histogram, manifest: dict) -> list[tuple[str, float]]:
-    """(value, fraction) of the most frequent values; subwords as text, and without those that are none."""
+    """Return (value, fraction) of the most frequent values; subwords become text, and special ones are left out."""
     total = sum(bucket.sample_count for bucket in histogram)
     shown = [(bucket.label, bucket.sample_count / total) for bucket in histogram[:SHOWN + 4]]
     if shown and name in manifest['lengths'] and 'vocabulary' in manifest:

@@ -1,4 +1,4 @@
-"""Figures as SVG that sits in a page: its letters are the page's own, its colours follow light and dark."""
+"""Draw figures as SVG inside a page: they use the page's font and follow its light and dark colours."""
 import html
 import io
 import re
@@ -10,13 +10,13 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-# matplotlib knows no CSS variables: these colours stand in for them and are replaced in the SVG.
+# matplotlib knows no CSS variables: these placeholder colours are replaced in the SVG.
 _INK, _FAINT = '#000001', '#000002'
 _SERIES = ('#000003', '#000004', '#000005', '#000006', '#000007', '#000008')
-_WIDTH, _HEIGHT, _ROW = 3.7, 2.5, 0.2  # inches of a figure, and of a name below it
+_WIDTH, _HEIGHT, _ROW = 3.7, 2.5, 0.2  # inches of a figure, and of a legend row below it
 _VARIABLES = {_INK: 'var(--muted)', _FAINT: 'var(--line)',
               **{colour: f'var(--series-{i})' for i, colour in enumerate(_SERIES, 1)}}
-# For files of their own, which follow no page: those of `templates/report.css` by day.
+# Colours of separate files: the light ones of `templates/report.css`.
 _PRINTED = ('#6a6861', '#dedbd2', '#2468a8', '#d1642a', '#3b8f6b', '#8a5aa8', '#a8842a', '#6d7077')
 _STYLE = {
     'svg.fonttype': 'none', 'svg.hashsalt': 'landmark', 'text.parse_math': False, 'font.size': 9,
@@ -30,16 +30,16 @@ _STYLE = {
 
 def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str, float]]], marks: Iterable[int] = (),
           x: str = 'step', log: bool = False, png: str = '') -> str:
-    """Values over steps.
+    """Draw values over steps.
 
     Args:
       title: what the values are.
-      series: (part, side) -> (step, value) points; the legend adds each one's last value. Of several parts each has its
-        colour, and the side 'validation' is dashed. Steps may be words, too.
+      series: (part, side) -> (step, value) points; the legend adds each one's last value. Each of several parts has its
+        own colour, and the side 'validation' is dashed. Steps may also be words.
       marks: steps to mark, such as where a run was resumed.
-      x: what they are values over.
-      log: whether values are drawn by their logarithm.
-      png: a file to draw them into as well.
+      x: label of the horizontal axis.
+      log: whether the vertical axis is logarithmic.
+      png: path of a PNG to draw as well.
 
     Returns:
       An <svg> element.
@@ -64,16 +64,16 @@ def lines(title: str, series: Mapping[tuple[str, str], Sequence[tuple[int | str,
             axes.yaxis.set_major_formatter('{x:g}')
         elif max(abs(value) for points in series.values() for _, value in points) >= 10_000:
             axes.yaxis.set_major_formatter(EngFormatter(sep=''))
-        figure.legend(loc='outside lower left')  # among the lines it would hide some
+        figure.legend(loc='outside lower left')  # inside, it would hide lines
         return figure
     return drawn(draw, title, png)
 
 
 def drawn(draw: Callable[[], Figure], title: str, png: str = '') -> str:
-    """A figure in the page's style as <svg>, and if `png` names a file, in that.
+    """Draw a figure in the page's style as <svg>, and also into the file `png` if it is given.
 
     Args:
-      draw: makes it, by matplotlib's defaults; called once for each.
+      draw: makes the figure with matplotlib's defaults; called once for each output.
     """
     if png:
         ink, faint, *series = _PRINTED
@@ -86,11 +86,11 @@ def drawn(draw: Callable[[], Figure], title: str, png: str = '') -> str:
 
 
 def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] = ()) -> str:
-    """How many records have which length.
+    """Draw how many records have each length.
 
     Args:
       title: what the lengths are of.
-      lengths: label -> one length a record.
+      lengths: label -> one length per record.
       limits: the buckets' lengths, drawn as lines.
 
     Returns:
@@ -113,7 +113,7 @@ def histogram(title: str, lengths: dict[str, np.ndarray], limits: Sequence[int] 
 
 
 def bar_edges(longest: int) -> np.ndarray:
-    """Edges of at most about 60 bars that hold 0 to `longest`, whole numbers in the middle."""
+    """Return the edges of at most about 60 bars over 0 to `longest`, with whole numbers in their middle."""
     step = 1 + longest // 60
     return np.arange(0, longest + step + 1, step) - 0.5
 
@@ -123,14 +123,14 @@ def _short(value: float) -> str:
 
 
 def _figure(title: str, height: float = _HEIGHT):
-    figure = Figure(figsize=(_WIDTH, height), layout='constrained')  # no pyplot: no display, nothing global left open
+    figure = Figure(figsize=(_WIDTH, height), layout='constrained')  # not pyplot, which keeps figures open
     axes = figure.add_subplot()
     axes.set_title(title)
     return figure, axes
 
 
 def svg(figure: Figure, title: str) -> str:
-    """A figure's <svg> element alone, without what only a file of its own needs."""
+    """Return a figure's <svg> element, without the parts that only a separate file needs."""
     stream = io.StringIO()
     with matplotlib.rc_context(_STYLE):
         figure.savefig(stream, format='svg', transparent=True,
@@ -138,8 +138,8 @@ def svg(figure: Figure, title: str) -> str:
     text = stream.getvalue()
     text = text[text.index('<svg'):]
     text = re.sub(r' xmlns(:xlink)?="[^"]*"| (width|height)="[\d.]+pt"| version="1.1"', '', text)
-    text = re.sub(r'<style.*?</style>', '', text, flags=re.DOTALL)  # it would hold for the whole page
-    text = re.sub(r'<g id="[^"]*"', '<g', text)  # clip paths and markers keep theirs, hashes of what they are
+    text = re.sub(r'<style.*?</style>', '', text, flags=re.DOTALL)  # it would apply to the whole page
+    text = re.sub(r'<g id="[^"]*"', '<g', text)  # clip paths and markers keep theirs, which are content hashes
     text = re.sub(r"'DejaVu Sans'[^;\"]*", 'system-ui, sans-serif', text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)

@@ -1,11 +1,11 @@
-"""The templates of all pages: reports, model cards, reproductions, attention."""
+"""Templates of all pages: reports, model cards, reproductions, attention."""
 import re
 
 import jinja2
 
 
 def environment(package: str = 'pipelines.reporting') -> jinja2.Environment:
-    """Returns a package's templates, in which an undefined name is an error and what came with the data is escaped."""
+    """Return a package's template environment; undefined names raise, and text from data is escaped."""
     made = jinja2.Environment(
         loader=jinja2.PackageLoader(package), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,
@@ -15,5 +15,5 @@ def environment(package: str = 'pipelines.reporting') -> jinja2.Environment:
 
 
 def _markdown(text: str) -> str:
-    """Text that came with the data, on one line and without meaning to Markdown."""
+    """Put text from data on one line and escape Markdown in it."""
     return re.sub(r'([\\`*\[\]<>|#])', r'\\\1', ' '.join(str(text).split()))

@@ -1,6 +1,6 @@
-"""Reads a run for its owner: whether it trained enough, what it confuses, its surest errors, and what to try next.
+"""Interpret a run for its owner: was it trained enough, what it confuses, its surest errors, and what to try next.
 
-Everything follows from the curves and the predictions that an evaluation leaves; nothing is run again.
+Everything is derived from the curves and predictions of an evaluation; nothing is run again.
 """
 import collections
 import dataclasses
@@ -16,24 +16,24 @@ from matplotlib.figure import Figure
 from pipelines.reporting import figures
 
 Points = Sequence[tuple[int, float]]
-RISEN = 0.03  # of what the validation loss fell by, from which on its rise is one
-GAP = 1.3  # times the training loss: a validation loss above that is of what was learned by heart
-SURE = 0.9  # probability of a wrong answer from which on its label is worth a look
+RISEN = 0.03  # of the validation loss's fall: a larger rise is overfitting
+GAP = 1.3  # times the training loss: a higher validation loss is overfitting
+SURE = 0.9  # probability of a wrong prediction from which its label is suspect
 SHOWN = 12
-SAME = 0.2  # share of answers that are one and the same, from which on nothing was learned of the sources
-_MOST_CLASSES = 30  # that a table of confusions has room for
+SAME = 0.2  # share of identical outputs from which the model ignores its inputs
+_MOST_CLASSES = 30  # classes that fit a confusion matrix
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What the report says of a run.
+    """The report's interpretation of a run.
 
     Attributes:
-      advice: sentences: too little training or too much, and what to try.
-      confusions: target, answer, how often, of how many; the most frequent first.
-      sure: wrong answers by their probability: what was asked, target, answer, probability.
-      worst: of text, the answers farthest from their reference: source, target, answer.
-      figure: the table of confusions as an SVG, or nothing.
+      advice: sentences on too little or too much training, and what to try.
+      confusions: target, prediction, count, and count of that target; the most frequent first.
+      sure: wrong predictions, most probable first: input, target, prediction, probability.
+      worst: for text, the outputs farthest from their reference: source, target, output.
+      figure: the confusion matrix as an SVG, or nothing.
     """
     advice: list[str]
     confusions: list[tuple[str, str, int, int]]
@@ -44,12 +44,12 @@ class Reading:
 
 def read(curves: dict[str, list[tuple[int, float]]], rows: list[dict[str, str]], certain: list[float],
          task: str) -> Reading:
-    """Reads curves and predictions.
+    """Interpret curves and predictions.
 
     Args:
-      curves: tag -> (step, value), as the training run left them.
-      rows: predictions as `answers.read` gives them.
-      certain: the probability of each row's answer; empty where answers have none.
+      curves: tag -> (step, value), from the training run.
+      rows: predictions, as returned by `answers.read`.
+      certain: probability of each row's prediction; empty if there are none.
       task: the data's: image, text, tree or try_on.
     """
     rows = [row for row in rows if {'target', 'candidate'} <= row.keys()]
@@ -63,7 +63,7 @@ def read(curves: dict[str, list[tuple[int, float]]], rows: list[dict[str, str]],
 
 
 def certainties(path: str) -> list[float]:
-    """The probability of every best answer of a file of predictions; empty if they have none."""
+    """Return the probability of every best prediction in a file; empty if the file has none."""
     found = []
     if tf.io.gfile.exists(path):
         for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
@@ -75,43 +75,43 @@ def certainties(path: str) -> list[float]:
 
 
 def of_training(training: Points, validation: Points) -> list[str]:
-    """Whether the curves ask for more training, less, or more data."""
+    """Advise more training, less, or more data, from the curves of the loss."""
     if len(validation) < 3 or len(training) < 3:
         return []
     first, last = validation[0][1], validation[-1][1]
     step, best = min(validation, key=lambda point: point[1])
     fell, end = first - best, validation[-1][0]
-    # The mean of the last tenth, as a single point is of some batches only.
+    # Mean over the last tenth, because a single point covers only some batches.
     known = statistics.fmean(value for at, value in training if at > 0.9 * end)
     if fell <= 0:
-        return ['The validation loss never fell below its first value: nothing was learned that holds for other '
-                'examples. Look at whether inputs and targets belong together, then lower the learning rate.']
+        return ['The validation loss never fell below its first value: the model learned nothing that generalises. '
+                'Check that inputs and targets belong together, then lower the learning rate.']
     if last - best > RISEN * fell and step < 0.9 * end:
         return [f'Too much training for this data: the validation loss was lowest at step {step:,} ({best:.3g}) and '
-                f'has risen to {last:.3g} since. More data helps most; else raise dropout, or set train.steps to about '
-                f'{step:,}.']
+                f'has risen to {last:.3g} since. More data helps most. Otherwise raise dropout, or set train.steps to '
+                f'about {step:,}.']
     late = [value for at, value in validation if at >= 0.7 * end]
     falling = late[0] - last > 0.05 * fell
     if last > GAP * known and known > 0:
-        return [f'The training loss ({known:.3g}) is far below that of validation ({last:.3g}): examples are being '
-                'learned by heart. More data would help more than more time; dropout or a smaller net would, too.']
+        return [f'The training loss ({known:.3g}) is far below that of validation ({last:.3g}): the model is '
+                'overfitting. More data would help more than more time; dropout or a smaller net would help too.']
     if falling:
-        return [f'Too little training: the validation loss still fell when training ended ({late[0]:.3g} to '
+        return [f'Too little training: the validation loss was still falling when training ended ({late[0]:.3g} to '
                 f'{last:.3g} over the last third). More steps would help: train.steps, or more --minutes for '
                 '`pipelines.init`.']
-    return [f'Training has levelled off, and validation ({last:.3g}) is near training ({known:.3g}): nothing is '
-            'learned by heart, so a larger net in more minutes would help more than more data.']
+    return [f'Training has levelled off, and validation ({last:.3g}) is near training ({known:.3g}): the model does '
+            'not overfit, so a larger net with more minutes would help more than more data.']
 
 
 def confusions(rows: list[dict[str, str]]) -> list[tuple[str, str, int, int]]:
-    """Target, answer, how often, and of how many of that target; the most frequent first."""
+    """Return target, prediction, count, and the count of that target; the most frequent first."""
     of = collections.Counter(row['target'] for row in rows)
     found = collections.Counter((row['target'], row['candidate']) for row in rows if row['target'] != row['candidate'])
     return [(target, answer, count, of[target]) for (target, answer), count in found.most_common()]
 
 
 def surest(rows: list[dict[str, str]], certain: list[float]) -> list[tuple[str, str, str, float]]:
-    """The wrong answers with the highest probabilities."""
+    """Return the wrong predictions with the highest probabilities."""
     wrong = [(row.get('file', row.get('source', '')), row['target'], row['candidate'], probability)
              for row, probability in zip(rows, certain) if row['target'] != row['candidate']]
     return sorted(wrong, key=lambda row: -row[3])[:SHOWN]
@@ -124,17 +124,17 @@ def _of_classes(rows: list[dict[str, str]], confused: list[tuple[str, str, int, 
     answer, count = given.most_common(1)[0]
     wanted = collections.Counter(row['target'] for row in rows)
     if count == len(rows) and len(wanted) > 1:
-        said.append(f'Every answer is {answer!r}: the net tells nothing apart. Train longer, or give the other classes '
-                    'more examples.')
+        said.append(f'Every prediction is {answer!r}: the net tells no classes apart. Train longer, or give the other '
+                    'classes more examples.')
     if never := [name for name in wanted if not given[name] and count != len(rows)]:
-        said.append(f'Never answered: {", ".join(never[:5])}{" …" if never[5:] else ""}. '
+        said.append(f'Never predicted: {", ".join(never[:5])}{" …" if never[5:] else ""}. '
                     'These classes need more examples.')
     if confused and confused[0][2] > 1:
         target, other, often, of = confused[0]
-        said.append(f'What is confused most: {target!r} is called {other!r} in {often:,} of {of:,}.')
+        said.append(f'The most frequent confusion: {target!r} is predicted as {other!r} in {often:,} of {of:,}.')
     if suspicious := sum(row[3] >= SURE for row in sure):
-        said.append(f'{suspicious:,} wrong answers{" or more" if suspicious == SHOWN else ""} are surer than '
-                    f'{SURE:.0%}: look at these files first, as their labels may be wrong.')
+        said.append(f'{suspicious:,} wrong predictions{" or more" if suspicious == SHOWN else ""} have a probability '
+                    f'over {SURE:.0%}: check these files first, because their labels may be wrong.')
     return said
 
 
@@ -142,17 +142,17 @@ def _of_text(rows: list[dict[str, str]]) -> list[str]:
     said = []
     answer, count = collections.Counter(row['candidate'] for row in rows).most_common(1)[0]
     if count > max(1, SAME * len(rows)) and len({row['target'] for row in rows}) > 2 * len(rows) / count:
-        said.append(f'{count:,} of {len(rows):,} answers are the same, {answer[:60]!r}: too little was learned of the '
-                    'sources. Train longer.')
+        said.append(f'{count:,} of {len(rows):,} outputs are the same, {answer[:60]!r}: the model hardly uses its '
+                    'input. Train longer.')
     ratio = statistics.median(len(row['candidate']) / max(1, len(row['target'])) for row in rows)
     if not 0.8 < ratio < 1.25:
-        said.append(f'Answers are {ratio:.2f} times as long as their references; try another inference.alpha, which '
+        said.append(f'Outputs are {ratio:.2f} times as long as their references. Try another inference.alpha, which '
                     'needs no training.')
     return said
 
 
 def _worst(rows: list[dict[str, str]]) -> list[tuple[str, str, str]]:
-    """The answers of the lowest chrF."""
+    """Return the outputs with the lowest chrF."""
     import sacrebleu
     scored = [(sacrebleu.sentence_chrf(row['candidate'], [row['target']]).score, n) for n, row in enumerate(rows)
               if row['target'].strip()]
@@ -160,7 +160,7 @@ def _worst(rows: list[dict[str, str]]) -> list[tuple[str, str, str]]:
 
 
 def _table(rows: list[dict[str, str]]) -> Markup | str:
-    """How often each class is called each, as a picture; nothing for one class or very many."""
+    """Draw the confusion matrix; nothing for a single class or very many."""
     names = sorted({row['target'] for row in rows} | {row['candidate'] for row in rows})
     if not 2 <= len(names) <= _MOST_CLASSES:
         return ''
@@ -184,4 +184,4 @@ def _table(rows: list[dict[str, str]]) -> Markup | str:
                     axes.text(x, y, f'{count:.0f}', ha='center', va='center', fontsize=7,
                               color='white' if shares[y, x] > 0.6 else matplotlib.rcParams['text.color'])
         return figure
-    return Markup(figures.drawn(draw, 'What is called what'))  # noqa: S704 (figures escape)
+    return Markup(figures.drawn(draw, 'Confusion matrix'))  # noqa: S704 (figures escape)

@@ -1,6 +1,6 @@
-"""Pictures in the report: the same examples as training goes on, and what an evaluation kept of its first pairs.
+"""Images in the report: the same examples as training proceeds, and what an evaluation kept of its first pairs.
 
-Each is a thumbnail, a data: URI that the page carries with it.
+Each is a thumbnail embedded in the page as a data: URI.
 """
 import base64
 import heapq
@@ -13,19 +13,19 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-STEPS = 8  # of a strip
+STEPS = 8  # images in a strip
 HEIGHT = 192  # pixels of a thumbnail, at most
-TAG = 'pictures/'  # the trainer's summaries, one a row of the validation set
+TAG = 'pictures/'  # prefix of the trainer's summaries, one for each row of the validation set
 WHAT = ('person', 'garment', 'warped', 'parse', 'made', 'reconstruction')
 _QUALITY = 90
 
 
 def events(tensorboard_dir: str) -> Iterator[tuple[str, str, int, Any]]:
-    """What TensorBoard would show, one by one: a run's pictures may be more than memory holds.
+    """Yield TensorBoard's events one at a time, since a run's images may not fit in memory.
 
     Args:
-      tensorboard_dir: the event files' folder; a missing or empty one has no events. A file that breaks off, as a
-        killed run leaves it, ends there.
+      tensorboard_dir: the event files' folder; a missing or empty one has no events. A truncated file, left by a killed
+        run, ends where it breaks off.
 
     Yields:
       Tag, TensorBoard's plugin ('scalars', 'images'), step and TensorProto, in the order of writing.
@@ -37,11 +37,11 @@ def events(tensorboard_dir: str) -> Iterator[tuple[str, str, int, Any]]:
 
 
 def strips(tensorboard_dir: str) -> list[dict[str, Any]]:
-    """The pictures that validation drew, at most `STEPS` of a row, evenly thinned, the first and the last among them.
+    """Return the images drawn at validation: for each row at most `STEPS`, evenly thinned, with the first and the last.
 
     Returns:
-      A dict for each row of the validation set: its `name`; `shown`, a list of (step, URI); `aspect`, how many times
-      as wide as high they are. Of a repeated step, as a resumed run has it, the one written last counts.
+      A dict for each row of the validation set: its `name`; `shown`, a list of (step, URI); `aspect`, width divided by
+      height. For a step repeated by a resumed run, the last image counts.
     """
     steps: dict[str, set[int]] = {}
     for tag, step, _ in _drawn(tensorboard_dir):
@@ -56,11 +56,11 @@ def strips(tensorboard_dir: str) -> list[dict[str, Any]]:
 
 
 def sheet(folder: str) -> dict[str, Any]:
-    """The pictures of an evaluation, files called <n>_<what>.png.
+    """Return the images of an evaluation, files named <n>_<what>.png.
 
     Returns:
-      `columns`, those of `WHAT` there are, and `rows`, (n, column -> a URI or nothing); nothing at all without
-      pictures.
+      `columns`, the ones of `WHAT` that exist, and `rows`, (n, column -> a URI or nothing); an empty dict without
+      images.
     """
     found: dict[int, dict[str, str]] = {}
     for path in tf.io.gfile.glob(os.path.join(folder, '*_*.png')):
@@ -73,7 +73,7 @@ def sheet(folder: str) -> dict[str, Any]:
 
 
 def uri(image: bytes) -> str:
-    """A JPEG or PNG as the data: URI of a JPEG no more than `HEIGHT` pixels high."""
+    """Return a JPEG or PNG as the data: URI of a JPEG at most `HEIGHT` pixels high."""
     pixels = tf.io.decode_image(image, 3, expand_animations=False)
     h, w, _ = pixels.shape
     if h > HEIGHT:
@@ -83,7 +83,7 @@ def uri(image: bytes) -> str:
 
 
 def _drawn(tensorboard_dir: str) -> Iterator[tuple[str, int, Any]]:
-    """Tag, step and the summary's width, height and PNG, all three bytes."""
+    """Yield tag, step and the summary's width, height and PNG, all three as bytes."""
     for tag, plugin, step, tensor in events(tensorboard_dir):
         if plugin == 'images' and re.fullmatch(rf'{TAG}\d+', tag):
             yield tag, step, tensor.string_val

@@ -1,4 +1,4 @@
-"""Tables and figures of the papers as data: what is run for each, what is measured, and what the paper claims of it.
+"""The papers' tables and figures as data: which runs they need, what is measured, and what the paper claims.
 
 An item is a file `configs/reproduce/<paper>/<item>.yaml`, see `Experiment`; `pipelines/reproduce.py` runs it.
 """
@@ -24,9 +24,12 @@ SCALES = ('small', 'paper')
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How large an experiment is made: a shipped configuration, what of it is overridden in every run (`{data}` is what
-    --data names), the seeds of every setting, its stages if they are not the experiment's, how long all of it takes,
-    and what difference of a measure may be due to `chance`, to which of so few things were drawn for the test."""
+    """Scale of an experiment.
+
+    It names a shipped configuration; overrides for every run (`{data}` is replaced by --data); the seeds of every
+    setting; its stages, if they differ from the experiment's; the total time; and, as `chance`, the difference of a
+    measure that may be due to the small test set.
+    """
     config: str
     set: list[str] = dataclasses.field(default_factory=list)
     seeds: list[int] = dataclasses.field(default_factory=lambda: [1])
@@ -37,9 +40,12 @@ class Scale:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is compared: overrides, more of them at one scale, and where it differs its configurations by scale, its
-    stages, and the scales it is run at. In overrides `{run: NAME}` is the training run of a setting above, of the same
-    seed, and `{model: NAME}` the model exported from it: what a net begins with, is fused with or asks."""
+    """One of the compared settings.
+
+    It has overrides, further overrides for one scale and, where they differ, configurations by scale, stages, and the
+    scales it runs at. In overrides, `{run: NAME}` is the training run of an earlier setting with the same seed, and
+    `{model: NAME}` the model exported from it: to start from, to combine with, or to use at inference.
+    """
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
@@ -50,13 +56,13 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """Where a number of a run comes from.
+    """Source of a number of a run.
 
     `take`: the validation of the last weights or of the `averaged` ones; the `least` of all validations; the `steps` to
-    the first validation at or `below` a value, infinite if there is none; what was `evaluated` of the exported model;
+    the first validation at or `below` a value, infinite if there is none; the result `evaluated` on the exported model;
     the number of `parameters`; the `minutes` of training. `metric` is a metric's name, without `validation/`; `least`
-    and `steps` also know those of training, as `training/…`, means over `train.log_every` steps. `exp` and `percent`
-    say what is shown of its number.
+    and `steps` also accept metrics of training as `training/…`, means over `train.log_every` steps. `exp` and `percent`
+    transform the number shown.
     """
     metric: str = ''
     take: Literal['averaged', 'last', 'least', 'steps', 'evaluated', 'parameters', 'minutes'] = 'averaged'
@@ -66,11 +72,11 @@ class Measure:
 
     @property
     def stage(self) -> str:
-        """Which leaves it."""
+        """Stage that produces it."""
         return 'evaluate' if self.take == 'evaluated' else 'train'
 
     def of(self, run: 'Run') -> float:
-        """The number for a run; NaN where the run has none."""
+        """Return the number of a run; NaN if the run has none."""
         if self.take == 'evaluated':
             value = run.pipeline.outputs('evaluate')['evaluation'].properties['metrics']['overall'].get(self.metric)
         else:
@@ -95,17 +101,18 @@ class Measure:
 
 
 class Verdict(NamedTuple):
-    """`word` is shows, does not show, not clear or not measured; `why` has the numbers."""
+    """Verdict on a claim: `word` is shows, does not show, not clear or not measured; `why` has the numbers."""
     word: str
     why: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper that numbers can bear out.
+    """A claim of the paper that numbers can support.
 
-    It is of one `measure`, and one of: the measure `rises` along settings; it is `at_least` or `at_most` a number for
-    some settings; the first setting's over the second's, their `ratio`, is at least or at most a number.
+    It concerns one `measure` and has one of these forms: the measure `rises` along settings; it is `at_least` or
+    `at_most` a number for some settings; the `ratio` of the first setting to the second is at least or at most a
+    number.
     """
     says: str
     measure: str
@@ -121,18 +128,18 @@ class Claim:
         return list(dict.fromkeys([*self.rises, *self.at_least, *self.at_most, *self.ratio]))
 
     def judged(self, values: dict[str, list[float]], chance: float = 0.0) -> Verdict:
-        """Whether what was measured bears it out.
+        """Judge the claim by the measured numbers.
 
-        A claim shows if it holds by more than `chance` whichever seed is taken of each setting, does not if it fails by
-        as much for all, and is not clear in between.
+        A claim shows if it holds by more than `chance` for every choice of a seed per setting, does not show if it
+        fails by as much for all of them, and is not clear otherwise.
 
         Args:
-          values: setting -> the measure, of every seed.
-          chance: what may be due to it, in the measure's unit.
+          values: setting -> the measure, for every seed.
+          chance: difference that may be due to chance, in the measure's unit.
         """
         wanted = {name: values.get(name, []) for name in self.settings}
         if lacking := [name for name, found in wanted.items() if not found or any(map(math.isnan, found))]:
-            return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} is not known')
+            return Verdict('not measured', f'{self.measure} of {", ".join(lacking)} was not measured')
         drawn = [dict(zip(wanted, seeds)) for seeds in itertools.product(*wanted.values())]
         word = ('shows' if all(self._holds(values, chance) for values in drawn) else
                 'not clear' if any(self._holds(values, -chance) for values in drawn) else 'does not show')
@@ -147,7 +154,7 @@ class Claim:
         return Verdict(word, f'{self.measure}: {why}')
 
     def _holds(self, value: dict[str, float], margin: float) -> bool:
-        """For a value of every setting, with so much to spare."""
+        """Return whether the claim holds by this margin, given one value per setting."""
         rising = [value[name] for name in self.rises]
         holds = (all(less + margin < more for less, more in zip(rising, rising[1:]))
                  and all(value[name] >= bound + margin for name, bound in self.at_least.items())
@@ -161,21 +168,21 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A table or a figure.
+    """A table or a figure of a paper.
 
     Attributes:
-      name: `<paper>/<item>`.
-      title, source: what it is, in a few words, and where in which paper.
-      needs: what --data names; nothing, if it needs none.
-      stages: what is run for every setting and seed; nothing for what is computed from configurations.
-      scales: `small` for two cores, `paper` for the paper's own.
-      settings: by name; the first is what others are compared with.
-      measures: column -> where its number comes from.
-      exhibits: `draw`, a module of `pipelines/reproduction/plots`, and what its `draw` is given besides.
-      paper: the paper's numbers, setting -> column -> number or words.
-      claims: what is judged.
-      notes: what a reader must know.
-      instead: why there is nothing to run, and what shows it.
+        name: `<paper>/<item>`.
+        title, source: a short description, and where in which paper.
+        needs: the data that --data names; empty if it needs none.
+        stages: stages run for every setting and seed; empty if everything is computed from configurations.
+        scales: `small` for two cores, `paper` for the paper's own.
+        settings: by name; the first is the baseline of comparisons.
+        measures: column -> source of its number.
+        exhibits: plots: `draw`, a module of `pipelines/reproduction/plots`, and arguments of its `draw` function.
+        paper: the paper's numbers, setting -> column -> number or text.
+        claims: claims to judge.
+        notes: what a reader must know.
+        instead: why there is nothing to run, and what shows it instead.
     """
     name: str
     title: str
@@ -196,7 +203,7 @@ class Experiment:
 
 
 class Run(NamedTuple):
-    """One setting with one seed: its pipeline is opened on its configuration, and has what was run of it."""
+    """One setting with one seed; its pipeline is open on its configuration and has the results of its stages."""
     setting: str
     seed: int
     pipeline: Any
@@ -204,7 +211,7 @@ class Run(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What an exhibit sees: all runs of an experiment, what --data named, and the page's folder, for its pictures."""
+    """Input of a plot: all runs of an experiment, the path given as --data, and the page's folder, for image files."""
     runs: list[Run]
     data: str
     out: str
@@ -212,12 +219,12 @@ class Study(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One figure or table of a page.
+    """A figure or table of a page.
 
     Attributes:
       html: an <svg>, an <img> of a file in the page's folder, or a <table>.
-      shows_data: whether images, people or sentences of the data are in it. It is published only where the item makes
-        its own data.
+      shows_data: whether it shows images, people or sentences of the data. Such a figure is published only if the
+        item generates its data.
     """
     title: str
     html: str
@@ -225,20 +232,20 @@ class Figure(NamedTuple):
 
 
 class Exhibit(NamedTuple):
-    """What an exhibit found: (setting, seed) -> column -> number, which join the table, and figures."""
+    """Output of a plot: numbers that join the table, (setting, seed) -> column -> number, and figures."""
     values: dict[tuple[str, int], dict[str, float]] = {}
     figures: list[Figure] = []
 
 
 def load(name: str) -> Experiment:
-    """An item by its name, or from a file of that form, `<paper>/<item>.yaml`.
+    """Load an item by name or from a file `<paper>/<item>.yaml`.
 
     Raises:
-      UserError: there is none, or its file says something that is not known here.
+      UserError: there is none, or its file has an unknown or invalid entry.
     """
     file = pathlib.Path(name) if name.endswith('.yaml') else _folder() / f'{name}.yaml'
     if not file.is_file() or not (name.endswith('.yaml') or name in names()):
-        raise UserError(f'There is no {name!r}; `python -m pipelines.reproduce --list` names what there is.')
+        raise UserError(f'There is no {name!r}. `python -m pipelines.reproduce --list` lists all items.')
     try:
         return _read(f'{file.absolute().parent.name}/{file.stem}', yaml.safe_load(file.read_text(encoding='utf-8')))
     except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
@@ -257,7 +264,7 @@ def _read(name: str, raw: dict) -> Experiment:
 
 
 def names() -> list[str]:
-    """All items, as `<paper>/<item>`."""
+    """Return the names of all items, as `<paper>/<item>`."""
     return sorted(f'{paper.name}/{file.stem}' for paper in _folder().iterdir() if paper.is_dir()
                   for file in paper.glob('*.yaml'))
 
@@ -267,7 +274,7 @@ def _folder() -> pathlib.Path:
 
 
 def _checked(kind: type, values: dict):
-    """An instance, of which every value has the type its class says."""
+    """Return an instance of a dataclass, checking every value against its annotation."""
     made = kind(**values)
     for field in dataclasses.fields(kind):
         typeguard.check_type(field.name, getattr(made, field.name), field.type)
@@ -275,7 +282,7 @@ def _checked(kind: type, values: dict):
 
 
 def _complete(experiment: Experiment) -> None:
-    """Refuses names that lead nowhere."""
+    """Refuse references to settings, measures or scales that do not exist."""
     if bool(experiment.instead) == bool(experiment.scales):
         raise ValueError('it must have either scales or instead')
     if unknown := {*experiment.scales} - {*SCALES}:
@@ -284,29 +291,29 @@ def _complete(experiment: Experiment) -> None:
     for name, setting in experiment.settings.items():
         for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.paper])):
             if other not in above:
-                raise ValueError(f'{name!r} names {other!r}, which is no setting above it')
+                raise ValueError(f'{name!r} refers to {other!r}, which is not an earlier setting')
         above.append(name)
-    drawn = bool(experiment.exhibits)  # an exhibit may bring rows and columns of its own
+    drawn = bool(experiment.exhibits)  # a plot may add rows and columns of its own
     claimed = {claim.measure for claim in experiment.claims}
     for measure in (each for scale in experiment.scales.values() for each in scale.chance):
         if measure not in claimed:
-            raise ValueError(f'chance is of {measure!r}, of which nothing is claimed')
+            raise ValueError(f'chance is given for {measure!r}, which no claim uses')
     for claim in experiment.claims:
         if claim.measure not in experiment.measures and not drawn:
-            raise ValueError(f'{claim.says!r} is of {claim.measure!r}, which nothing measures')
+            raise ValueError(f'{claim.says!r} uses {claim.measure!r}, which is not among measures')
         if lost := [name for name in claim.settings if name not in experiment.settings and not drawn]:
-            raise ValueError(f'{claim.says!r} is of {lost[0]!r}, which is no setting')
+            raise ValueError(f'{claim.says!r} uses {lost[0]!r}, which is not a setting')
         if not claim.settings:
             raise ValueError(f'{claim.says!r} needs one of rises, at_least, at_most, ratio')
 
 
 def drawer(exhibit: dict[str, Any]) -> Callable[..., Exhibit]:
-    """The function of an exhibit."""
+    """Return the function that draws a plot."""
     return importlib.import_module(f'pipelines.reproduction.plots.{exhibit["draw"]}').draw
 
 
 def number(value: float | str) -> str:
-    """As tables show it: four digits, no exponent where none is needed."""
+    """Format a number for tables: four digits, an exponent only if needed."""
     if isinstance(value, str):
         return value
     if math.isinf(value):
@@ -315,6 +322,6 @@ def number(value: float | str) -> str:
 
 
 def spread(values: list[float]) -> tuple[str, str]:
-    """The mean, and of values that differ the least and the most: 5.21, and 5.18 to 5.24."""
+    """Return the mean and, if values differ, their range as text: 5.21, and 5.18 to 5.24."""
     least, most = min(values), max(values)
     return number(sum(values) / len(values)), f'{number(least)} to {number(most)}' if least < most else ''

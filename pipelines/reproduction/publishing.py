@@ -1,7 +1,7 @@
-"""Publishes results: a page for each table and figure that was run, and an index of all, as Markdown for the docs.
+"""Publish results: a page for each finished table and figure, and an index, as Markdown for the docs.
 
-Beside a page stand its numbers as JSON, from which it is written, and its figures. Nothing of other people's data is
-published: where a figure shows images or sentences of it, the page has the command that draws the figure.
+Each page is rendered from a JSON file beside it, which holds its numbers; its figures are files beside it, too.
+Third-party data are not published: for a figure that shows them, the page has the command that draws it.
 """
 import collections
 import dataclasses
@@ -23,17 +23,17 @@ PAPERS = {'transformer': 'Attention Is All You Need', 'alexnet': 'AlexNet', 'vgg
 
 
 def publish(runs: str, folder: str) -> list[str]:
-    """Publishes what was run, and writes all pages and the index anew.
+    """Publish finished items, and render all pages and the index again.
 
     Args:
-      runs: where `reproduce` leaves its pages.
-      folder: of the published pages; the numbers of items that are not in `runs` stay.
+      runs: the folder `reproduce` writes to.
+      folder: of the published pages; items that are not in `runs` keep their numbers.
 
     Returns:
       Names of the items whose numbers are new.
 
     Raises:
-      UserError: nothing was run or published, or an earlier version ran it, which kept less.
+      UserError: no item is finished or published, or an earlier version wrote its results.
     """
     published = []
     for name in experiments.names():
@@ -43,20 +43,20 @@ def publish(runs: str, folder: str) -> list[str]:
         except FileNotFoundError:
             continue
         except TypeError as error:
-            raise UserError(f'{os.path.join(source, results.FOUND)}: it was written by an earlier version. '
+            raise UserError(f'{os.path.join(source, results.FOUND)}: an earlier version wrote it. '
                             f'Run `python -m pipelines.reproduce {name}` again.') from error
         _keep(experiments.load(name), found, pathlib.Path(source), pathlib.Path(folder))
         published.append(name)
     texts = written(folder)
     if len(texts) == 1:  # the index alone
-        raise UserError(f'{runs}: no item was run. `python -m pipelines.reproduce --list` names them.')
+        raise UserError(f'{runs}: no item is finished. `python -m pipelines.reproduce --list` lists them.')
     for file, text in texts.items():
         records.write_atomically(os.path.join(folder, file), text.encode())
     return published
 
 
 def written(folder: str) -> dict[str, str]:
-    """Relative path -> text, of every page that follows from the JSON files of a folder, and of their index."""
+    """Return relative path -> text of every page, rendered from the JSON files of a folder, and of their index."""
     templates, texts, rows = pages.environment(), {}, []
     for name in experiments.names():
         experiment, file = experiments.load(name), pathlib.Path(folder, f'{name}.json')
@@ -69,7 +69,7 @@ def written(folder: str) -> dict[str, str]:
 
 
 def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes the JSON file and the figures of one item."""
+    """Write the JSON file and the figures of one item."""
     own = folder / f'{found.item}.json'
     own.parent.mkdir(parents=True, exist_ok=True)
     for old in own.parent.glob(f'{own.stem}-*'):
@@ -80,20 +80,20 @@ def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pa
         image = re.match('<img src="([^"]+)"', figure['html'])
         content = (source / image[1]).read_bytes() if image else figure['html'].encode()
         if figure['shows_data'] and experiment.needs:
-            kept['omitted'] = 'shows images or sentences of the data, which are not ours to publish'
+            kept['omitted'] = 'shows images or sentences of third-party data'
         elif len(content) > LARGEST:
             kept['omitted'] = f'has {len(content) // 1000} KB, more than a page should'
         else:
             kept['file'] = f'{own.stem}-{number}{pathlib.Path(image[1]).suffix if image else ".html"}'
             records.write_atomically(str(own.with_name(kept['file'])), content)
         figures.append(kept)
-    published = dataclasses.replace(found, figures=figures, commands=[])  # which have paths of this machine
+    published = dataclasses.replace(found, figures=figures, commands=[])  # they contain local paths
     text = json.dumps(dataclasses.asdict(published), indent=1, ensure_ascii=False)
     records.write_atomically(str(own), text.encode())
 
 
 def _verdict(experiment: Experiment, found: Found | None) -> str:
-    """What a row of the index says of an item's claims."""
+    """Summarise the verdicts on an item's claims for the index."""
     if not found:
         return 'not run' if experiment.instead else 'not published yet'
     words = collections.Counter(each['verdict'] for each in found.verdicts)

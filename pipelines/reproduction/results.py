@@ -1,4 +1,4 @@
-"""What an item found: numbers, verdicts and figures, kept in `found.json` and shown on `page.html`."""
+"""Results of an item: numbers, verdicts and figures, stored in `found.json` and shown on `page.html`."""
 import dataclasses
 import datetime
 import json
@@ -19,18 +19,18 @@ FOUND = 'found.json'
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Results of an item, as `found.json` keeps them.
+    """Results of an item, as stored in `found.json`.
 
     Attributes:
       item: `<paper>/<item>`.
-      scale: at which it was run.
+      scale: `small` or `paper`.
       seeds: of the trained settings.
-      table: setting -> column -> a number for each seed; the file has `inf` and `nan` as words, which JSON lacks.
+      table: setting -> column -> one number per seed; the file holds `inf` and `nan` as strings.
       verdicts: `claim`, `verdict` and `why` of each claim.
       figures: `title`, `html` and `shows_data` of each, see `experiments.Figure`.
       differing: key, the paper's value and the value here, of every setting that differs.
       commands: of the stages that were run.
-      minutes: that the stages took, or the computation where nothing was run.
+      minutes: time of the stages, or of the computation if there are none.
       date: of the last stage, ISO 8601.
       commit: of the source, see `artifacts.commit`.
       hardware: see `machine.describe`.
@@ -50,11 +50,11 @@ class Found:
 
 
 def gather(experiment: Experiment, scale: str, runs: list[Run], data: str, out: str, overrides: list[str]) -> Found:
-    """Measures runs, draws the item's figures and judges its claims.
+    """Measure runs, draw the item's figures and judge its claims.
 
     Args:
       data: what --data names.
-      out: folder for the figures' files; made if there is none.
+      out: folder for the figures' files; created if missing.
     """
     os.makedirs(out, exist_ok=True)
     started, study = time.monotonic(), Study(runs, data, out, scale)
@@ -72,7 +72,7 @@ def gather(experiment: Experiment, scale: str, runs: list[Run], data: str, out: 
 
 
 def measured(experiment: Experiment, runs: list[Run], shown: list[Exhibit]) -> dict[str, dict[str, list[float]]]:
-    """Setting -> column -> a number for each seed, from the item's measures and from what its plots computed."""
+    """Return setting -> column -> one number per seed, from measures and from the plots' findings."""
     table: dict[str, dict[str, list[float]]] = {name: {} for name in experiment.settings}
     for run in runs:
         for column, measure in experiment.measures.items():
@@ -86,7 +86,7 @@ def measured(experiment: Experiment, runs: list[Run], shown: list[Exhibit]) -> d
 
 
 def differing(experiment: Experiment, scale: str, overrides: list[str]) -> list[tuple[str, str, str]]:
-    """Keys of the paper's configuration that have another value at this scale: key, the paper's, this one's."""
+    """Return the configuration keys that this scale changes: key, the paper's value, this scale's value."""
     if scale == 'paper' or 'paper' not in experiment.scales:
         return []
 
@@ -100,7 +100,7 @@ def differing(experiment: Experiment, scale: str, overrides: list[str]) -> list[
 
 
 def _origin(runs: list[Run], seconds: float) -> dict[str, Any]:
-    """When, where and from which source the stages were run; this process where nothing was."""
+    """Return when, where and from which source the stages were run, or this process if there are none."""
     executions: dict[int, artifacts.Execution] = {}
     hardware: dict[str, None] = {}
     for run in runs:
@@ -120,7 +120,7 @@ def _origin(runs: list[Run], seconds: float) -> dict[str, Any]:
 
 
 def write(experiment: Experiment, found: Found, out: str) -> str:
-    """Writes `found.json` and the page of an item. Returns the page's path."""
+    """Write `found.json` and the page of an item. Returns the page's path."""
     page = os.path.join(out, 'page.html')
     text = pages.environment().get_template('reproduction.html.j2').render(shown(experiment, found))
     records.write_atomically(page, text.encode())
@@ -132,7 +132,7 @@ def write(experiment: Experiment, found: Found, out: str) -> str:
 
 
 def shown(experiment: Experiment, found: Found) -> dict[str, Any]:
-    """What a template of an item's page is given."""
+    """Return the variables of an item's page."""
     columns = dict.fromkeys(column for rows in (found.table, experiment.paper) for row in rows.values()
                             for column in row)
     rows = dict.fromkeys([*(row for row, columns in found.table.items() if columns), *experiment.paper])
@@ -141,11 +141,11 @@ def shown(experiment: Experiment, found: Found) -> dict[str, Any]:
 
 
 def read(folder: str) -> Found:
-    """Reads `found.json` of an item's folder.
+    """Read `found.json` of an item's folder.
 
     Raises:
       FileNotFoundError: the item was not run.
-      TypeError: it was written by an earlier version, which kept less.
+      TypeError: an earlier version wrote it, with fewer fields.
     """
     with open(os.path.join(folder, FOUND), encoding='utf-8') as file:
         kept = json.load(file)

@@ -1,4 +1,4 @@
-"""Runs the stages that a table or a figure needs, by their own commands."""
+"""Run the stages that a table or a figure needs, by their own commands."""
 import os
 import shlex
 import subprocess
@@ -12,7 +12,7 @@ from pipelines.reproduction.experiments import REFERENCE, Experiment, Run
 
 
 def run(experiment: Experiment, scale: str, data: str, root: str, overrides: list[str]) -> list[Run]:
-    """Runs every setting and seed of an experiment; a stage that is up to date is not run again.
+    """Run every setting and seed of an experiment; finished stages are not repeated.
 
     Args:
       data: what --data names, or nothing.
@@ -23,7 +23,7 @@ def run(experiment: Experiment, scale: str, data: str, root: str, overrides: lis
       UserError: there is no such scale, or --data is missing.
     """
     if scale not in experiment.scales:
-        raise UserError(f'{experiment.name} has no scale {scale}; it has {", ".join(experiment.scales)}.')
+        raise UserError(f'{experiment.name} has no scale {scale}. Choose from {", ".join(experiment.scales)}.')
     chosen = experiment.scales[scale]
     if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
@@ -46,7 +46,7 @@ def run(experiment: Experiment, scale: str, data: str, root: str, overrides: lis
 
 
 def filled(key: str, data: str, seed: int, done: list[Run]) -> str:
-    """An override with its references (see `experiments.Setting`) replaced by paths."""
+    """Fill in an override's paths: the data, and what earlier runs produced (`experiments.Setting`)."""
     def path(match) -> str:
         kind, name = match.groups()
         [earlier] = [each for each in done if each.setting == name and each.seed == seed]
@@ -57,10 +57,10 @@ def filled(key: str, data: str, seed: int, done: list[Run]) -> str:
 
 
 def perform(run: Run, name: str) -> None:
-    """Runs one stage by its command, unless it is up to date.
+    """Run one stage by its command, unless it is finished.
 
     Raises:
-      SystemExit: it failed, and has said why.
+      SystemExit: it failed, and has printed why.
     """
     if run.pipeline.finished(name):
         return
@@ -69,4 +69,4 @@ def perform(run: Run, name: str) -> None:
     done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
     if done.returncode:
         sys.exit(done.returncode)
-    run.pipeline.finished(name)  # which records that it is
+    run.pipeline.finished(name)  # looks up its outputs

@@ -1,1 +1,1 @@
-"""Exported models: where they lie, how they are loaded and run."""
+"""Exported models: push, load, predict, and serve over REST, gRPC and a web page."""

@@ -1,4 +1,4 @@
-"""Who may ask: pages of other sites may not, nor may a name that an attacker's DNS points here (DNS rebinding)."""
+"""Refuse requests from pages of other sites, and for names an attacker's DNS points here (DNS rebinding)."""
 import ipaddress
 import re
 import socket
@@ -13,11 +13,11 @@ HEADERS = {'Server': 'Landmark', 'X-Content-Type-Options': 'nosniff', 'Referrer-
 
 
 class Access:
-    """Checks the Host and Origin of every request.
+    """Check the Host and Origin of every request.
 
     Args:
-      host: where the server listens.
-      names: further names it is reached by, as of a proxy before it.
+      host: address the server listens on.
+      names: further names it is reached by, such as a proxy's.
     """
 
     def __init__(self, host: str, names: Iterable[str] = ()):
@@ -26,7 +26,7 @@ class Access:
         self._names = {*LOOPBACK, host.lower(), *own, *(name.lower() for name in names)}
 
     def allows_host(self, header: str) -> bool:
-        """Whether a Host header is one of ours. An address is no name that DNS could point elsewhere."""
+        """Return whether a Host header is one of ours; an IP address is safe, since DNS cannot point it elsewhere."""
         match = re.fullmatch(r'(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d+)?', header, re.ASCII)
         if not match:
             return False
@@ -34,16 +34,16 @@ class Access:
         return name in self._names or self._everywhere and _is_address(name)
 
     def allows(self, request: web.Request) -> str:
-        """Returns why a request is refused, or nothing."""
+        """Return why a request is refused, or nothing."""
         host = request.headers.get('Host', '')
         if len(request.headers.getall('Host', [])) != 1 or not self.allows_host(host):
             return f'Host {host[:100]!r} is not served here; start the server with --allow_host NAME to add a name.'
         origin = request.headers.get('Origin')
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return f'Origin {origin[:100]!r} is another site, which may not ask this server.'
+            return f'Origin {origin[:100]!r} is another site, which may not use this server.'
         if request.headers.get('Sec-Fetch-Site') in ('cross-site', 'same-site') and (
                 request.method != 'GET' or request.headers.get('Sec-Fetch-Mode') != 'navigate'):
-            return 'Another site may not ask this server.'
+            return 'Another site may not use this server.'
         return ''
 
 

@@ -1,8 +1,8 @@
-"""Brings concurrent requests together into batches, which are computed off the event loop.
+"""Combine concurrent requests into batches, computed off the event loop.
 
-A batch begins when a worker is free and its oldest request has waited a tenth of what a batch takes, at least `delay`
-and at most `MAX_DELAY`: under load it then holds what came while the one before it was computed. All of a batcher but
-`_compute` runs on the event loop, so nothing is locked.
+A batch starts when a worker is free and its oldest request has waited a tenth of a batch's average time, at least
+`delay` and at most `MAX_DELAY`; under load it then holds what arrived during the batch before. Everything in a batcher
+except `_compute` runs on the event loop, so nothing is locked.
 """
 import asyncio
 import concurrent.futures
@@ -22,14 +22,14 @@ MAX_DELAY = 0.02  # seconds
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How batches are formed and what may wait.
+    """Limits on batches and waiting requests.
 
     Attributes:
-      rows: of a batch, at most.
-      sizes: numbers of rows a compiled model is given, ascending; others are filled up. Empty: any number.
-      delay: seconds a request waits for others at least.
+      rows: most rows in a batch.
+      sizes: batch sizes a compiled model accepts, ascending; other batches are padded. Empty: any size.
+      delay: seconds a request waits at least to join a batch.
       queue: rows that may wait; more are refused.
-      workers: batches computed at the same time.
+      workers: batches computed concurrently.
     """
     rows: int = 64
     sizes: tuple[int, ...] = ()
@@ -42,8 +42,8 @@ class Limits:
 class _Request:
     inputs: Tensors
     rows: int
-    kind: tuple  # requests of one kind can share a batch
-    length: int  # by which requests of like cost are found
+    kind: tuple  # requests of the same kind can share a batch
+    length: int  # a measure of cost, to batch similar requests
     future: asyncio.Future
     arrived: float
     deadline: float
@@ -54,7 +54,7 @@ class Batcher:
 
     Args:
       run: computes one batch; called on a thread of `pool`.
-      name: the model's, for the metrics.
+      name: the model's name, for the metrics.
     """
 
     def __init__(self, run: Callable[[Tensors], dict[str, np.ndarray]], pool: concurrent.futures.Executor,
@@ -64,25 +64,25 @@ class Batcher:
         self._waiting_rows = 0
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._seconds = 0.1  # a batch took on average, for Retry-After
+        self._seconds = 0.1  # average time of a batch, for Retry-After
 
     async def submit(self, inputs: Tensors, rows: int, timeout: float) -> dict[str, np.ndarray]:
-        """Answers one request.
+        """Compute the outputs of one request.
 
         Args:
           inputs: [rows, …] each.
           timeout: seconds it may wait before its batch begins.
 
         Raises:
-          Failure: it was refused, it waited too long, or the model refuses it.
+          Failure: it was refused, waited too long, or the model refused it.
         """
         limits = self._limits
         if rows > limits.queue:
-            raise Failure('TOO_LARGE', f'{rows:,} rows are more than the {limits.queue:,} that may wait here; send '
+            raise Failure('TOO_LARGE', f'{rows:,} rows exceed the queue of {limits.queue:,}. Send '
                           'them in several requests.')
         if self._waiting_rows + rows > limits.queue:
-            raise Failure('RESOURCE_EXHAUSTED', f'{self._waiting_rows:,} rows are waiting and {limits.queue:,} may; '
-                          'try again later.', self._seconds * self._waiting_rows / limits.rows / limits.workers)
+            raise Failure('RESOURCE_EXHAUSTED', f'{self._waiting_rows:,} rows are waiting, of {limits.queue:,}. '
+                          'Try again later.', self._seconds * self._waiting_rows / limits.rows / limits.workers)
         now = time.monotonic()
         kind = tuple((name, value.shape[1:], value.dtype.str) for name, value in sorted(inputs.items()))
         request = _Request(inputs, rows, kind, _length(inputs), asyncio.get_running_loop().create_future(), now,
@@ -90,15 +90,15 @@ class Batcher:
         self._waiting.append(request)
         self._waiting_rows += rows
         self._begin()
-        return await request.future  # which a caller who leaves cancels
+        return await request.future  # cancelled if the caller leaves
 
     async def drain(self) -> None:
-        """Returns when nothing waits and nothing is computed."""
+        """Wait until no request is waiting or being computed."""
         while self._busy or self._waiting:
             await asyncio.sleep(0.01)
 
     def _begin(self) -> None:
-        """Hands batches to free workers."""
+        """Start batches on free workers."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -116,24 +116,26 @@ class Batcher:
                 self._monitor.waited(self._name, now - request.arrived)
             future = asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
             future.add_done_callback(functools.partial(self._end, batch))
-        if self._waiting and not self._timer:  # those that no worker takes in time are told so
+        if self._waiting and not self._timer:  # fail requests that no worker takes in time
             first = min(request.deadline for request in self._waiting)
             self._timer = asyncio.get_running_loop().call_later(max(0.0, first - now) + 0.001, self._begin)
 
     def _drop(self, now: float) -> None:
-        """Takes out requests whose time is over, or whose caller has left."""
+        """Remove requests that have timed out or whose caller has left."""
         for request in [each for each in self._waiting if each.future.done() or each.deadline <= now]:
             self._waiting.remove(request)
             self._waiting_rows -= request.rows
             if not request.future.done():
                 request.future.set_exception(Failure(
-                    'UNAVAILABLE', f'No worker was free for {request.deadline - request.arrived:g} s; try again later.',
+                    'UNAVAILABLE', f'No worker was free for {request.deadline - request.arrived:g} s. Try again later.',
                     self._seconds))
 
     def _take(self, oldest: _Request) -> list[_Request]:
-        """The oldest request, and others of its kind: where not all fit or can be shared out, those of like length.
+        """Remove and return the oldest request and others of its kind.
 
-        A batch of lines takes as long as its longest, so like lengths together cost less.
+        If not all fit or workers share them, those of similar length are chosen: a batch of lines takes as long as its
+          longest,
+        so similar lengths cost less together.
         """
         alike = sorted((each for each in self._waiting if each.kind == oldest.kind), key=lambda each: each.length)
         free = self._limits.workers - self._busy
@@ -172,7 +174,7 @@ class Batcher:
         self._begin()
 
     def _compute(self, batch: list[_Request]) -> tuple[list, float]:
-        """Answers or failures of a batch, in order, and the seconds it took; on a worker's thread."""
+        """Return outputs or failures of a batch, in order, and the seconds it took; runs on a worker thread."""
         start = time.monotonic()
         answers = self._answers(batch)
         seconds = time.monotonic() - start
@@ -180,7 +182,7 @@ class Batcher:
         return answers, seconds
 
     def _answers(self, batch: list[_Request]) -> list:
-        """One bad request fails alone: a batch that fails is halved until the bad one is by itself."""
+        """Run a batch; on failure halve it, until only the bad request fails."""
         try:
             return self._together(batch)
         except Exception as error:
@@ -193,7 +195,7 @@ class Batcher:
         inputs = {name: np.concatenate([request.inputs[name] for request in batch]) if len(batch) > 1
                   else batch[0].inputs[name] for name in batch[0].inputs}
         total, parts = sum(request.rows for request in batch), []
-        for start in range(0, total, self._limits.rows):  # of one large request there are several
+        for start in range(0, total, self._limits.rows):  # one large request needs several
             part = {name: value[start:start + self._limits.rows] for name, value in inputs.items()}
             parts.append(self._padded(part, min(self._limits.rows, total - start)))
         outputs = parts[0] if len(parts) == 1 else {
@@ -203,7 +205,7 @@ class Batcher:
                 for request, end in zip(batch, ends)]
 
     def _padded(self, inputs: Tensors, rows: int) -> dict[str, np.ndarray]:
-        """Runs rows, filled up with the first to a size the model was compiled for; what those give is dropped."""
+        """Run rows padded with the first one to a size the model was compiled for, and drop the padding's outputs."""
         size = next((size for size in self._limits.sizes if size >= rows), rows)
         if rows and size > rows:
             inputs = {name: np.concatenate([value, np.repeat(value[:1], size - rows, 0)])
@@ -211,12 +213,12 @@ class Batcher:
         outputs = self._run(inputs)
         for name, value in outputs.items():
             if not value.ndim or len(value) != max(size, rows):
-                raise Failure('INTERNAL', f'Output {name} has not as many rows as the inputs.')
+                raise Failure('INTERNAL', f'Output {name} has another number of rows than the inputs.')
         return {name: value[:rows] for name, value in outputs.items()}
 
 
 def _length(inputs: Tensors) -> int:
-    """Of a request of text the bytes of its longest line, else 0."""
+    """Return the bytes of a text request's longest line, else 0."""
     longest = 0
     for value in inputs.values():
         if value.dtype == object:

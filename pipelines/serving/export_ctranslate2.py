@@ -1,9 +1,9 @@
-"""Exports the trained weights for CTranslate2, an engine that serves them on CPUs, in float32 or 8-bit integers.
+"""Export the trained weights for CTranslate2, an inference engine for CPUs, in float32 or 8-bit integers.
 
     python -m pipelines.export --to ctranslate2
 
-The folder needs no TensorFlow: the engine's own files, the subwords, and a `translate.py` to start from. Weights are
-written in float32, for the engine converts them as it loads them (`compute_type`).
+The folder needs no TensorFlow: it has the engine's own files, the subwords, and a `translate.py` to start from. Weights
+are written in float32, because the engine converts them when it loads them (`compute_type`).
 """
 import importlib.util
 import inspect
@@ -15,12 +15,12 @@ import typing
 from data_prep import UserError
 from pipelines.core import stage
 
-if typing.TYPE_CHECKING:  # `export` reads its flags before it imports anything that takes seconds
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
 
-POSITIONS = 1024  # the engine cuts inputs there unless told otherwise
-CHECKED = 16  # validation pairs whose probabilities must be ours
-TOLERANCE = 1e-3  # of a token's log probability; what rounding made of it was 1e-5
+POSITIONS = 1024  # the engine truncates inputs here by default
+CHECKED = 16  # validation pairs whose probabilities must equal ours
+TOLERANCE = 1e-3  # in a token's log probability; rounding alone gave 1e-5
 
 
 def execute(context: stage.Context) -> None:
@@ -43,12 +43,12 @@ def execute(context: stage.Context) -> None:
     description = {'name': config.name, 'ctranslate2': ctranslate2.__version__, 'model_run': model_run.digest,
                    'config': config.values}
     folder = fresh(context.outputs['ctranslate2'])
-    with tempfile.TemporaryDirectory() as scratch:  # the engine reads and writes local disks only
+    with tempfile.TemporaryDirectory() as scratch:  # the engine only reads and writes local disks
         engine.save(specification, scratch)
         difference = engine.difference(scratch, nets, *validation_pairs(config, examples, longest))
         if not difference < TOLERANCE:
             raise UserError(f'CTranslate2 {ctranslate2.__version__} gives a token of the validation text a log '
-                            f'probability that differs by {difference:.2g} from ours; install the version in '
+                            f'probability that differs by {difference:.2g} from ours. Install the version in '
                             'requirements.lock.')
         for name in os.listdir(scratch):
             tf.io.gfile.copy(os.path.join(scratch, name), os.path.join(folder, name))
@@ -56,11 +56,11 @@ def execute(context: stage.Context) -> None:
                           'landmark.json': json.dumps(description, indent=1).encode()}.items():
         records.write_atomically(os.path.join(folder, name), content)
     context.properties.update(ctranslate2=ctranslate2.__version__, difference=difference)
-    print(f'export_ctranslate2: log probabilities of validation text are ours to {difference:.0e}.', flush=True)
+    print(f'export_ctranslate2: log probabilities of validation text agree with ours to {difference:.0e}.', flush=True)
 
 
 def validation_pairs(config: 'Config', examples: str, longest: int) -> tuple[list, list]:
-    """Source and target ids of the first few validation pairs, each row ending in the end symbol."""
+    """Return source and target ids of the first few validation pairs, each row ending in the end symbol."""
     from data_prep.core import records
     split = records.open_split(examples, 'validation')
     _, texts = config.data_spec.examples(split.read(range(min(CHECKED, len(split)))))
@@ -71,13 +71,13 @@ def validation_pairs(config: 'Config', examples: str, longest: int) -> tuple[lis
 
 
 def check(config: 'Config') -> None:
-    """Refuses at once what the engine cannot take, and its absence."""
+    """Refuse models the engine cannot run, and a missing engine."""
     from keras_models import transformer
     if not isinstance(config.model, transformer.Config):
-        raise UserError('--to ctranslate2 takes the models of keras_models.transformer; model.module is '
+        raise UserError('--to ctranslate2 needs a model of keras_models.transformer; model.module is '
                         f'{config.values["model"]["module"]}.')
     if importlib.util.find_spec('ctranslate2') is None:
-        raise UserError('--to ctranslate2 needs a package that is not installed; run '
+        raise UserError('--to ctranslate2 needs a package that is not installed. Run '
                         '`python -m pip install "ctranslate2>=4.8,<5"` and start again.')
 
 

@@ -1,4 +1,4 @@
-"""Errors of requests: TensorFlow Serving's codes and what HTTP and gRPC make of them."""
+"""Errors of requests: TensorFlow Serving's codes and their HTTP and gRPC equivalents."""
 import math
 
 import tensorflow as tf
@@ -10,7 +10,7 @@ GRPC = {'TIMEOUT': 'DEADLINE_EXCEEDED', 'TOO_LARGE': 'RESOURCE_EXHAUSTED'}  # wh
 
 
 class Failure(Exception):
-    """A request that is refused or could not be answered.
+    """A request that was refused or failed.
 
     Attributes:
       code: a name in `HTTP`.
@@ -39,11 +39,11 @@ def invalid(message: str) -> Failure:
 
 
 def of_model(error: Exception) -> Failure:
-    """What a model's own error is to the caller: its input was wrong, or the model is."""
+    """Map a model's own error to the caller's: either the input was wrong, or the model is."""
     if isinstance(error, Failure):
         return error
     if isinstance(error, tf.errors.InvalidArgumentError | tf.errors.OutOfRangeError):
         return invalid(error.message)
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
-        return Failure('UNAVAILABLE', 'Out of memory; send fewer rows a request, or try again later.', 1)
+        return Failure('UNAVAILABLE', 'Out of memory. Send fewer rows per request, or try again later.', 1)
     return Failure('INTERNAL', getattr(error, 'message', None) or str(error) or type(error).__name__)

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's PredictionService and ModelService, on the event loop of the server."""
+"""TensorFlow Serving's PredictionService and ModelService, on the server's event loop."""
 import asyncio
 import math
 import time
@@ -19,14 +19,14 @@ from pipelines.serving.failure import Failure, invalid, of_model
 from pipelines.serving.models import Models, Version
 from pipelines.serving.rest import Bounds
 
-# Where TensorFlow keeps values of each type; int_val holds the small ones, too.
+# Field that holds values of each type; int_val also holds the small integer types.
 _FIELDS = {'float32': 'float_val', 'float64': 'double_val', 'int64': 'int64_val', 'uint32': 'uint32_val',
            'uint64': 'uint64_val', 'bool': 'bool_val', **dict.fromkeys(('int32', 'int16', 'int8', 'uint8', 'uint16'),
                                                                        'int_val')}
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata; Classify, Regress and MultiInference refuse signatures that cannot be asked so."""
+    """Predict and GetModelMetadata; Classify, Regress and MultiInference refuse signatures of other methods."""
 
     def __init__(self, models: Models, bounds: Bounds):
         self._models, self._bounds = models, bounds
@@ -90,7 +90,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """GetModelStatus. What is served is what is pushed, so HandleReloadConfigRequest is not implemented."""
+    """GetModelStatus. Pushing decides what is served, so HandleReloadConfigRequest is not implemented."""
 
     def __init__(self, models: Models):
         self._models = models
@@ -105,7 +105,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
 
 async def counted(models: Models, api: str, spec, context, answer):
-    """Awaits an answer, and makes of a failure what gRPC has for it."""
+    """Await an answer, count it, and turn a failure into its gRPC status."""
     start, code = time.monotonic(), 'OK'
     try:
         return await answer
@@ -124,7 +124,7 @@ async def counted(models: Models, api: str, spec, context, answer):
 
 
 def model_of(spec) -> tuple[str, int | None, str | None]:
-    """Name, version and label of a ModelSpec."""
+    """Return name, version and label of a ModelSpec."""
     if not spec.name:
         raise invalid('ModelSpec has no name specified.')
     choice = spec.WhichOneof('version_choice')
@@ -145,10 +145,10 @@ def _signature(version: Version, spec) -> signatures.Signature:
 
 def inputs_of(protos: Mapping[str, tensor_pb2.TensorProto], signature: signatures.Signature,
               most: int) -> dict[str, np.ndarray]:
-    """Arrays of a request's tensors.
+    """Convert a request's tensors to arrays.
 
     Raises:
-      Failure: their names, types or sizes are not the signature's.
+      Failure: names, types or sizes do not match the signature.
     """
     if {*protos} != {*signature.inputs}:
         sent, wanted = {*protos}, {*signature.inputs}
@@ -159,10 +159,10 @@ def inputs_of(protos: Mapping[str, tensor_pb2.TensorProto], signature: signature
 
 
 def array_of(name: str, proto: tensor_pb2.TensorProto, tensor: signatures.Tensor, most: int) -> np.ndarray:
-    """An array of a tensor whose shape may say anything: one value can stand for terabytes of it."""
+    """Convert a tensor to an array, checking its size first: a shape may claim terabytes for a single value."""
     if proto.dtype != tensor.dtype.as_datatype_enum:
         found = types_pb2.DataType.Name(proto.dtype)
-        raise invalid(f'Input {name} has type {found}, and the signature takes {tensor.dtype.name}.')
+        raise invalid(f'Input {name} has type {found}, but the signature takes {tensor.dtype.name}.')
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
         raise invalid(f'Input {name} has an unknown shape.')
@@ -175,7 +175,7 @@ def array_of(name: str, proto: tensor_pb2.TensorProto, tensor: signatures.Tensor
 
 
 def outputs_of(wanted, signature: signatures.Signature) -> list[str]:
-    """Names of the outputs a request asks for; all, if it names none."""
+    """Return the names of the requested outputs; all if the request names none."""
     for number, name in enumerate(wanted):
         if name not in signature.outputs:
             raise invalid(f'output tensor alias not found in signature: {name} Outputs expected to be in the set '
@@ -186,7 +186,7 @@ def outputs_of(wanted, signature: signatures.Signature) -> list[str]:
 
 
 def proto_of(value: np.ndarray) -> tensor_pb2.TensorProto:
-    """A tensor with its values in fields, as TensorFlow Serving sends it; `tf.make_tensor_proto` packs their bytes."""
+    """Return a tensor with its values in fields, as TensorFlow Serving does; `tf.make_tensor_proto` packs bytes."""
     if value.dtype == object:
         proto = tensor_pb2.TensorProto(dtype=tf.string.as_datatype_enum, string_val=value.reshape(-1).tolist())
     elif value.dtype.name in _FIELDS:

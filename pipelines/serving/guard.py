@@ -1,4 +1,4 @@
-"""Looks at pictures before a model decodes them: what they are, and how many pixels they would have."""
+"""Check images before a model decodes them: file type and number of pixels."""
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -7,16 +7,16 @@ import tensorflow as tf
 from data_prep.image import codec
 from pipelines.serving.failure import Failure, invalid
 
-INPUTS = {'image', 'parse', 'pose_image', 'cloth', 'cloth_mask'}  # inputs of exported models that are encoded pictures
-EXAMPLES = 'examples'  # the input of serialized tf.Examples, with features of those names
+INPUTS = {'image', 'parse', 'pose_image', 'cloth', 'cloth_mask'}  # inputs of exported models that hold encoded images
+EXAMPLES = 'examples'  # input of serialized tf.Examples with features of those names
 
 
 def check(inputs: Mapping[str, np.ndarray], description: dict) -> None:
-    """Refuses pictures that are not JPEG or PNG, or too large, before anything decodes them.
+    """Refuse images that are not JPEG or PNG, or too large, before anything decodes them.
 
     Args:
       inputs: a request's.
-      description: the model's; of a model that this project did not export nothing is known, and nothing checked.
+      description: the model's; empty for a model this project did not export, whose inputs are not checked.
     """
     limit = description.get('config', {}).get('data', {}).get('max_pixels')
     if limit is None:
@@ -33,14 +33,14 @@ def check(inputs: Mapping[str, np.ndarray], description: dict) -> None:
 def _features(serialized: bytes) -> Iterable[tuple[str, Iterable[bytes]]]:
     try:
         features = tf.train.Example.FromString(serialized).features.feature
-    except Exception as error:  # the parser's own exception is of no public type
-        raise invalid('examples: a value is no serialized tf.Example') from error
+    except Exception as error:  # the parser's own exception type is not public
+        raise invalid('examples: a value is not a serialized tf.Example') from error
     return [(name, features[name].bytes_list.value) for name in INPUTS & features.keys()]
 
 
 def _check(name: str, pictures: Iterable[bytes], limit: int) -> None:
     for number, data in enumerate(pictures):
-        if not data and name != 'image':  # of try-on's files one may be left out; the model says which
+        if not data and name != 'image':  # one of try-on's files is optional; the model checks which
             continue
         try:
             codec.header(data, limit)

@@ -1,4 +1,4 @@
-"""Whether the files of an exported model are those that were recorded."""
+"""Check that an exported model's files are the recorded ones."""
 import os
 
 import tensorflow as tf
@@ -9,12 +9,12 @@ from pipelines.serving import pusher
 
 
 def check_hashes(saved_model: str) -> None:
-    """Refuses a SavedModel whose files are not those that were recorded: it is a program, and runs when it is asked.
+    """Refuse a SavedModel whose files differ from the record, because running it executes it as a program.
 
-    A pushed version has their hashes with it; those of an exported model are in its pipeline's metadata.
+    A pushed version contains its hashes; those of an exported model are in its pipeline's metadata.
 
     Raises:
-      UserError: they differ, or nothing is recorded of them.
+      UserError: the files differ, or no hashes are recorded.
     """
     if tf.io.gfile.exists(os.path.join(saved_model, pusher.RECORD)):
         pusher.verify(saved_model)
@@ -26,9 +26,9 @@ def check_hashes(saved_model: str) -> None:
         with artifacts.opened(root) as store:
             recorded = next((digest for _, uri, digest in store.digests('Model') if f'/{uri}'.endswith(place)), None)
     if not recorded:
-        raise UserError(f'{saved_model} is not loaded, for nothing says which files it should have: it has no '
-                        f'{pusher.RECORD} and no pipeline recorded it; give a pushed version, or an exported model '
-                        'where its pipeline left it.')
+        raise UserError(f'{saved_model} is not loaded because nothing records its hashes: it has no '
+                        f'{pusher.RECORD} and no pipeline recorded it. Give a pushed version, or an exported model '
+                        'where its pipeline wrote it.')
     if artifacts.digest(folder) != recorded:
-        raise UserError(f'{saved_model} is not loaded: its files are not those that were exported (SHA-256 differs); '
-                        f'remove {folder} and run the pipeline again.')
+        raise UserError(f'{saved_model} is not loaded: its files are not those that were exported (SHA-256 differs). '
+                        f'Remove {folder} and run the pipeline again.')

@@ -1,6 +1,6 @@
-"""Tensors as TensorFlow Serving's REST API writes them in JSON (its `util/json_tensor.cc`, `api_rest.md`).
+"""Read and write tensors in the JSON of TensorFlow Serving's REST API (its `util/json_tensor.cc`, `api_rest.md`).
 
-Messages of errors are its own, so that a client which reads them reads the same.
+Error messages are TensorFlow Serving's, so that clients can parse them alike.
 """
 import base64
 import binascii
@@ -23,16 +23,16 @@ _PROBLEMS = {'Expecting value': 'Invalid value.', 'Expecting property name': 'Mi
              'Invalid \\escape': 'Invalid escape character in string.',
              'Invalid \\uXXXX': 'Incorrect hex digit after \\u escape in string.'}
 _TYPES = {type(None): 'Null', dict: 'Object', list: 'Array', str: 'String', int: 'Number', float: 'Number'}
-# Escapes as a string has them; a surrogate without its other half is six characters long.
+# Escapes in a string. A lone surrogate matches six characters, a pair twelve.
 _ESCAPE = re.compile(r'\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[dD][89a-fA-F][\da-fA-F]{2}|\\.')
-_SHOWN = 256  # characters of a value that an error quotes
+_SHOWN = 256  # characters of a value quoted in an error
 
 
 def parse(body: bytes) -> dict:
-    """Reads a request's JSON object; what follows it is ignored, as there.
+    """Read a request's JSON object; text after it is ignored, as in TensorFlow Serving.
 
     Raises:
-      Failure: it is no JSON object.
+      Failure: it is not a JSON object.
     """
     if not body:
         raise invalid('JSON Parse error: The document is empty')
@@ -47,7 +47,7 @@ def parse(body: bytes) -> dict:
         raise invalid(f'JSON Parse error: {said} at offset: {error.pos}') from error
     except RecursionError as error:
         raise invalid('JSON Parse error: Terminate parsing due to Handler error. at offset: 0') from error
-    except ValueError as error:  # more digits than Python takes
+    except ValueError as error:  # more digits than Python converts
         raise invalid('JSON Parse error: Number too big to be stored in double. at offset: 0') from error
     for escape in _ESCAPE.finditer(text, 0, end):
         if len(escape[0]) == 6:
@@ -58,7 +58,7 @@ def parse(body: bytes) -> dict:
 
 
 def signature_name(document: dict) -> str:
-    """Returns the signature a request names, or the default one."""
+    """Return the signature a request names, or the default."""
     name = document.get('signature_name', '')
     if not isinstance(name, str):
         raise invalid(f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be a string "
@@ -67,13 +67,13 @@ def signature_name(document: dict) -> str:
 
 
 def inputs(document: dict, signature: Signature) -> tuple[dict[str, np.ndarray], bool]:
-    """Reads the tensors of a `:predict` request.
+    """Read the tensors of a `:predict` request.
 
     Returns:
-      The tensors by name, and whether they came as rows (`instances`), not columns (`inputs`).
+      The tensors by name, and whether they came as rows (`instances`) rather than columns (`inputs`).
 
     Raises:
-      Failure: they are not what the signature takes.
+      Failure: they do not match the signature.
     """
     if 'instances' in document and 'inputs' in document:
         raise invalid(f"JSON Value: {_shown(document)} Not formatted correctly expecting only one of 'inputs' or "
@@ -91,7 +91,7 @@ def inputs(document: dict, signature: Signature) -> tuple[dict[str, np.ndarray],
 
 
 def _rows(instances: list, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors of a list of rows, each a value or an object of values by name."""
+    """Convert a list of rows, each a value or an object of values by name."""
     named = _is_object(instances[0])
     if not isinstance(instances[0], dict) and len(tensors) > 1:
         raise invalid('instances is a plain list, but expecting list of objects as multiple input tensors required as '
@@ -127,7 +127,7 @@ def _rows(instances: list, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarra
 
 
 def _columns(value: Any, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors of one value, or of an object of values by name."""
+    """Convert one value, or an object of values by name."""
     if not _is_object(value):
         if len(tensors) > 1:
             raise invalid('inputs is a plain value/list, but expecting an object as multiple input tensors required as '
@@ -149,7 +149,7 @@ def _is_base64(value: Any) -> bool:
 
 
 def _flat(value: Any, dtype: tf.DType) -> tuple[list, tuple[int, ...]]:
-    """All values of nested lists in order, and the lists' shape."""
+    """Return all values of nested lists in order, and the lists' shape."""
     shape, inner = [], value
     while isinstance(inner, list):
         shape.append(len(inner))
@@ -176,7 +176,7 @@ def _fill(value: Any, level: int, shape: tuple[int, ...], dtype: tf.DType, flat:
 
 
 def _value(value: Any, dtype: tf.DType) -> Any:
-    """One value, of the type a tensor wants."""
+    """Convert one value to the type of a tensor."""
     if dtype == tf.string:
         if isinstance(value, str):
             return value.encode('utf-8')
@@ -200,7 +200,7 @@ def _value(value: Any, dtype: tf.DType) -> Any:
 def _decoded(value: dict) -> bytes:
     if not _is_base64(value):
         raise invalid(f'JSON Value: {_shown(value)} not formatted correctly for base64 data')
-    text = re.sub(r'\s', '', value['b64']).rstrip('=')  # padding is optional there
+    text = re.sub(r'\s', '', value['b64']).rstrip('=')  # padding is optional in TensorFlow Serving
     try:
         return base64.b64decode(text + '=' * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -227,14 +227,14 @@ def _sizes(shape: tuple[int, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value's JSON, its beginning alone where it is long."""
+    """Return a value's JSON, truncated if it is long."""
     if isinstance(value, str):
         value = value[:_SHOWN]
     return ''.join(_pieces(value, _SHOWN))[:_SHOWN]
 
 
 def _pieces(value: Any, room: int) -> list[str]:
-    """Pieces of a value's JSON, about as many characters as there is room for: a body may be megabytes."""
+    """Return the first pieces of a value's JSON, about `room` characters, since a body may have megabytes."""
     found, left = [], room
     for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
         found.append(piece[:left])
@@ -245,9 +245,9 @@ def _pieces(value: Any, room: int) -> list[str]:
 
 
 def response(outputs: Mapping[str, np.ndarray], as_rows: bool) -> bytes:
-    """Writes a `:predict` response, in the format of its request.
+    """Write a `:predict` response, in the format of its request.
 
-    Strings of outputs named `…_bytes` are base64 objects; all others are written as they are, UTF-8 or not, as there.
+    Outputs named `…_bytes` become base64 objects; other strings are written unchanged, even if they are not UTF-8.
     """
     if not as_rows:
         columns = {name: _json(name, value) for name, value in sorted(outputs.items())}
@@ -271,7 +271,7 @@ def encoded(value: dict) -> bytes:
 
 
 def _json(name: str, value: np.ndarray) -> Any:
-    """A tensor as nested lists that `json` writes as TensorFlow Serving does."""
+    """Return a tensor as nested lists that `json` writes as TensorFlow Serving does."""
     if value.dtype == object:
         if name.endswith('_bytes'):
             return _nested(value.tolist(), lambda each: {'b64': base64.b64encode(each).decode()})
@@ -289,6 +289,6 @@ def _nested(value: Any, change) -> Any:
 
 
 def _decimal(value: float) -> float:
-    """A float32's shortest decimal of 6 or 9 digits that gives it back: 0.2, not 0.20000000298023224."""
+    """Return a float32's shortest decimal, of 6 or 9 digits, that converts back to it: 0.2, not 0.20000000298023224."""
     short = float(f'{value:.6g}')
     return short if np.float32(short) == value or value != value else float(f'{value:.9g}')

@@ -1,4 +1,4 @@
-"""The models a server has: which versions are loaded, and how another takes over without a request failing."""
+"""The server's models: which versions are loaded, and how a new one takes over without failing a request."""
 import asyncio
 import concurrent.futures
 import contextlib
@@ -26,17 +26,17 @@ from pipelines.serving.monitoring import Monitor
 from pipelines.serving.signatures import Signature
 
 START, LOADING, AVAILABLE, UNLOADING, END = 'START', 'LOADING', 'AVAILABLE', 'UNLOADING', 'END'
-RETRY = 60  # seconds until a version that could not be loaded is tried again
-COMPILED_SIZES = (1, 8, 64)  # rows of a batch, for models that XLA compiled: every other number compiles anew
+RETRY = 60  # seconds before loading a failed version is tried again
+COMPILED_SIZES = (1, 8, 64)  # batch sizes for models compiled by XLA, which would compile anew for any other
 
 
 @dataclasses.dataclass(eq=False)
 class Version:
-    """One version of a model and where it is in its life, in TensorFlow Serving's words.
+    """One version of a model and its state, named as in TensorFlow Serving.
 
     Attributes:
       error: why it could not be loaded.
-      users: requests that have it.
+      users: requests that are using it.
     """
     name: str
     number: int
@@ -55,7 +55,7 @@ class Version:
         return self.model.description
 
     def signature(self, name: str, code: str = 'INVALID_ARGUMENT') -> Signature:
-        """Returns a signature; its absence has another code over REST than over gRPC, as in TensorFlow Serving."""
+        """Return a signature; a missing one has different codes over REST and gRPC, as in TensorFlow Serving."""
         if name not in self.signatures:
             raise Failure(code, f'Serving signature name: "{name}" not found in signature def'
                           if code == 'INVALID_ARGUMENT' else f'Serving signature key "{name}" not found.')
@@ -64,17 +64,17 @@ class Version:
 
 @dataclasses.dataclass(eq=False)
 class Model:
-    """A destination of pushes, as it is served: versions by number, labels of versions, and the one that answers."""
+    """A served destination of pushes: versions by number, labels of versions, and the version that answers."""
     name: str
     destination: str
     labels: dict[str, int] = dataclasses.field(default_factory=dict)
     versions: dict[int, Version] = dataclasses.field(default_factory=dict)
 
     def find(self, number: int | None = None, label: str | None = None) -> Version:
-        """Returns the version a request means: the latest unless it names one.
+        """Return the version a request names; by default the latest.
 
         Raises:
-          Failure: it is not there, in TensorFlow Serving's words.
+          Failure: it is not available, in TensorFlow Serving's words.
         """
         if label is not None:
             if label not in self.labels:
@@ -94,11 +94,11 @@ class Models:
     """All models of a server; runs on its event loop.
 
     Args:
-      find: gives the destinations by name; called again at every look, so that models pushed later appear.
-      workers: of the pool that computes batches.
-      keep: versions of each model that stay loaded, the newest first.
+      find: returns the destinations by name; called at every check, so that models pushed later appear.
+      workers: threads that compute batches.
+      keep: newest versions of each model that stay loaded.
       labels: by model, versions by label.
-      limits: of every batcher, but for the workers and sizes, which are the model's.
+      limits: of every batcher, except workers and sizes, which depend on the model.
     """
 
     def __init__(self, find: Callable[[], dict[str, str]], limits: Limits, monitor: Monitor, workers: int,
@@ -118,7 +118,7 @@ class Models:
 
     @contextlib.contextmanager
     def use(self, name: str, number: int | None = None, label: str | None = None) -> Iterator[Version]:
-        """Gives the version a request means, which stays loaded as long as it is used."""
+        """Provide the version a request names, which stays loaded while it is used."""
         if name not in self.models and number is not None:
             raise Failure('NOT_FOUND', f'Servable not found for request: Specific({name}, {number})')
         version = self.get(name).find(number, label)
@@ -130,7 +130,7 @@ class Models:
 
     async def predict(self, version: Version, signature: str, inputs: Mapping[str, np.ndarray],
                       timeout: float) -> dict[str, np.ndarray]:
-        """Computes a signature's outputs, together with other requests if it takes rows."""
+        """Compute a signature's outputs, batched with other requests if it takes rows."""
         version.signatures[signature].check(inputs)
         batcher = version.batchers[signature]
         count = signatures.rows(inputs) if version.signatures[signature].takes_rows else None
@@ -142,14 +142,14 @@ class Models:
             raise of_model(error) from error
 
     async def call(self, timeout: float, function: Callable, *arguments):
-        """Runs anything that computes on a thread of the pool, unless too much waits for one."""
+        """Run a function on a thread of the pool, unless too many calls are waiting."""
         if self._calls >= self._limits.queue // 16:
-            raise Failure('RESOURCE_EXHAUSTED', f'{self._calls} requests are computed or wait; try again later.', 1)
+            raise Failure('RESOURCE_EXHAUSTED', f'{self._calls} requests are running or waiting. Try again later.', 1)
         deadline = time.monotonic() + timeout
 
         def begin():
             if time.monotonic() > deadline:
-                raise Failure('UNAVAILABLE', f'No worker was free for {timeout:g} s; try again later.', 1)
+                raise Failure('UNAVAILABLE', f'No worker was free for {timeout:g} s. Try again later.', 1)
             return function(*arguments)
         self._calls += 1
         try:
@@ -158,7 +158,7 @@ class Models:
             self._calls -= 1
 
     async def look(self) -> None:
-        """Looks once for versions pushed or rolled back since the last time, and loads them."""
+        """Check once for versions pushed or rolled back since the last check, and load them."""
         loop = asyncio.get_running_loop()
         for name, destination in (await loop.run_in_executor(self._loader, self._find)).items():
             model = self.models.get(name)
@@ -170,7 +170,7 @@ class Models:
             self._unload(model)
 
     def _wanted(self, model: Model) -> list[Version]:
-        """Versions to load now, the newest first; older ones too, as long as newer ones cannot be loaded."""
+        """Return the versions to load now, newest first; older ones too while newer ones cannot be loaded."""
         wanted, kept = [], 0
         for found in reversed(pusher.versions(model.destination)):
             version = model.versions.get(found.number)
@@ -178,7 +178,7 @@ class Models:
             if kept >= self._keep and not labelled:
                 continue
             if version is None or version.state == END and time.monotonic() >= version.retry_at:
-                if not found.loadable:  # a push to an object store is under way
+                if not found.loadable:  # a push to an object store is in progress
                     continue
                 wanted.append(Version(model.name, found.number, found.path))
             elif version.state == END:
@@ -192,7 +192,7 @@ class Models:
         start = time.monotonic()
         try:
             await asyncio.get_running_loop().run_in_executor(self._loader, self._read, version)
-        except Exception as error:  # another version goes on answering, whatever is wrong with this one
+        except Exception as error:  # another version keeps answering, whatever the error
             version.state, version.error, version.model = END, str(error), None
             version.retry_at = time.monotonic() + RETRY
             print(f'serve: {model.name} version {version.number} is not served: {error}', flush=True)
@@ -202,7 +202,7 @@ class Models:
               f'{time.monotonic() - start:.1f} s.', flush=True)
 
     def _read(self, version: Version) -> None:
-        """Checks, loads and warms up a version; on the loader's thread."""
+        """Check, load and warm up a version, on the loader's thread."""
         version.model = saved_model.load_version(version.path)
         version.definitions = signatures.definitions(version.path)
         known = signatures.read(version.definitions)
@@ -220,7 +220,7 @@ class Models:
                 _run(version.model.signatures[name], {key: np.repeat(value, size, 0) for key, value in inputs.items()})
 
     def _unload(self, model: Model) -> None:
-        """Lets go of versions that newer ones replace."""
+        """Unload versions replaced by newer ones."""
         available = sorted((each for each in model.versions.values() if each.state == AVAILABLE),
                            key=lambda each: -each.number)
         for version in available[self._keep:]:
@@ -230,22 +230,22 @@ class Models:
                 self._unloading.add(task)
                 task.add_done_callback(self._unloading.discard)
         for version in sorted(model.versions.values(), key=lambda each: -each.number)[self._keep + 8:]:
-            if version.state == END:  # the status tells of the last ones
+            if version.state == END:  # the status lists the last unloaded versions
                 del model.versions[version.number]
 
     async def _release(self, model: Model, version: Version) -> None:
-        """Waits until nobody uses a version, then frees its memory."""
+        """Wait until no request uses a version, then free its memory."""
         while version.users:
             await asyncio.sleep(0.05)
         for batcher in version.batchers.values():
             await batcher.drain()
         version.batchers, version.signatures, version.definitions = {}, {}, {}
         version.model, version.state = None, END
-        await asyncio.get_running_loop().run_in_executor(self._loader, gc.collect)  # functions refer to each other
+        await asyncio.get_running_loop().run_in_executor(self._loader, gc.collect)  # functions form cycles
         print(f'serve: {model.name} version {version.number} is no longer served.', flush=True)
 
     async def drain(self) -> None:
-        """Returns when all requests have been answered."""
+        """Wait until all requests are answered."""
         for model in self.models.values():
             for version in [*model.versions.values()]:
                 while version.users:
@@ -257,7 +257,7 @@ class Models:
 
 
 def _run(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Calls a signature's function with arrays of its types."""
+    """Call a signature's function with arrays of its types."""
     specs = function.structured_input_signature[1]
     outputs = function(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
     return {name: value.numpy() if value.shape.rank else np.array(value.numpy(), object if value.dtype == tf.string
@@ -265,7 +265,7 @@ def _run(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def warmup_requests(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Signature and inputs of the requests that were exported with a version, to be played before it answers."""
+    """Yield signature and inputs of the warm-up requests exported with a version."""
     from tensorflow_serving.apis import prediction_log_pb2
     file = os.path.join(path, WARMUP)
     if not tf.io.gfile.exists(file):
@@ -277,7 +277,7 @@ def warmup_requests(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
 
 
 def pushed(root: str = 'runs') -> dict[str, str]:
-    """The destinations that pipelines below `root` have pushed to, by the names requests use."""
+    """Return the destinations that pipelines below `root` have pushed to, by model name."""
     found: dict[str, str] = {}
     records = glob.glob(os.path.join(root, '*', 'push', '*', 'pushed_model', 'pushed_model.json'))
     for record in sorted(records, key=os.path.getmtime):
@@ -290,7 +290,7 @@ def pushed(root: str = 'runs') -> dict[str, str]:
 
 
 def named(destinations) -> dict[str, str]:
-    """Destinations by model name.
+    """Return destinations by model name.
 
     Raises:
       UserError: two have the same name.
@@ -300,6 +300,6 @@ def named(destinations) -> dict[str, str]:
         name = model_name(destination.rstrip('/'))
         if result.setdefault(name, destination) != destination and \
                 os.path.realpath(result[name]) != os.path.realpath(destination):
-            raise UserError(f'{result[name]} and {destination} would both be served as {name}; name the one to serve: '
+            raise UserError(f'{result[name]} and {destination} would both be served as {name}. Name the one to serve: '
                             f'`python -m pipelines.serve {destination}`.')
     return result

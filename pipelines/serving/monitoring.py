@@ -1,17 +1,17 @@
-"""Counts and latencies of requests, in the names and the text format of TensorFlow Serving's Prometheus page."""
+"""Counts and latencies of requests, in the names and format of TensorFlow Serving's Prometheus page."""
 import bisect
 import collections
 import threading
 
-# Its buckets: 33 of 10 microseconds times powers of 1.8, about 20 minutes.
+# Its 33 buckets: 10 microseconds times powers of 1.8, up to about 20 minutes.
 BOUNDS = tuple(10 * 1.8 ** n for n in range(33))
 PATH = '/monitoring/prometheus/metrics'
 
 
 class Monitor:
-    """Metrics of one server, written from several threads.
+    """Metrics of one server; several threads write them.
 
-    The first four are TensorFlow Serving's; `:landmark:` ones are ours.
+    The first four are TensorFlow Serving's; those named `:landmark:` are ours.
     """
 
     def __init__(self):
@@ -21,21 +21,21 @@ class Monitor:
         self._gauges: dict[str, dict[str, int]] = collections.defaultdict(dict)
 
     def request(self, model: str, status: str, api: str, entrypoint: str, seconds: float) -> None:
-        """Counts a request that was answered; latencies are of those that succeeded, as there."""
+        """Count an answered request; only successful ones count in latencies, as in TensorFlow Serving."""
         self.count(':tensorflow:serving:request_count', 1, model_name=model, status=status)
         if status == 'OK':
             self.observe(':tensorflow:serving:request_latency', seconds * 1e6, model_name=model, API=api,
                          entrypoint=entrypoint)
 
     def batch(self, model: str, rows: int, seconds: float) -> None:
-        """Counts a batch that a model computed."""
+        """Count a computed batch."""
         self.observe(':tensorflow:serving:runtime_latency', seconds * 1e6, model_name=model, API='Predict',
                      runtime='TF2')
         self.count(':landmark:serving:batches', 1, model_name=model)
         self.count(':landmark:serving:rows', rows, model_name=model)
 
     def waited(self, model: str, seconds: float) -> None:
-        """Notes how long a request waited for others."""
+        """Record how long a request waited for its batch."""
         self.observe(':tensorflow:serving:batching_session:queuing_latency', seconds * 1e6, model_name=model)
 
     def count(self, name: str, more: int, **labels: str) -> None:
@@ -53,7 +53,7 @@ class Monitor:
             counts[-1] += value
 
     def page(self) -> str:
-        """Returns all metrics in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         lines = []
         with self._lock:
             for kind, metrics in (('counter', self._counters), ('gauge', self._gauges)):

@@ -1,4 +1,4 @@
-"""Pictures in; a CSV of answers and sheets of pictures with bars out: `pipelines.predict` with a model of images."""
+"""Classify images for `pipelines.predict`: write a CSV of predictions and contact sheets with bars."""
 import csv
 import functools
 import os
@@ -13,27 +13,27 @@ from pipelines.reporting import contact_sheet
 from pipelines.serving import saved_model
 
 SUFFIXES = ('.jpg', '.jpeg', '.png')
-_FILES_PER_BATCH = 64  # files held in memory
+_FILES_PER_BATCH = 64  # files in memory at a time
 
 
 def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit: bool) -> None:
-    """Asks a model about pictures and prints the best answer of each, a line a picture.
+    """Run a model on images and print the best prediction of each, one line per image.
 
-    Writes `predictions.csv` (file, label, probability and description of every answer, error) and `sheet_01.png` ….
-    If the model tells where things are, there are boxes in both, in the table as ends in fractions of width and height.
-    A picture in a folder called like a class is marked right or wrong. What cannot be decoded costs the others nothing.
+    Writes `predictions.csv` (file; label, probability and description of every prediction; error) and `sheet_01.png` ….
+    If the model predicts boxes, both show them; the table gives their ends in fractions of width and height. An image
+    in a folder named like a class is marked right or wrong. An image that cannot be decoded does not affect the others.
 
     Args:
-      model: as `saved_model.load` gives it.
-      paths: pictures, and folders that are searched for more.
-      folder: where to; made if need be.
+      model: as returned by `saved_model.load`.
+      paths: images, and folders to search for images.
+      folder: output folder, created if necessary.
 
     Raises:
-      UserError: a path does not exist, or there are no pictures.
+      UserError: a path does not exist, or there are no images.
     """
     files = list(find(paths))
     if not files:
-        raise UserError(f'{", ".join(paths)}: no pictures ({", ".join(SUFFIXES)}) are there.')
+        raise UserError(f'{", ".join(paths)}: no images ({", ".join(SUFFIXES)}) found. Name images or folders.')
     settings = model.description['config']
     words = {name.decode(): text.decode()
              for name, text in zip(model.classes().numpy(), model.descriptions().numpy())}
@@ -59,13 +59,13 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit:
             sheets.add(contact_sheet.Shown(data, os.path.basename(path), labels, probabilities,
                                    near if near in words else '', result['error'], result.get('boxes', [])))
     sheets.close()
-    more = f'; {sheets.left_out:,} pictures more are in the table alone' if sheets.left_out else ''
+    more = f'; {sheets.left_out:,} more images are only in the table' if sheets.left_out else ''
     print(f'predict: {table} and {len(sheets.paths)} sheets beside it{more}.', file=sys.stderr, flush=True)
 
 
 def _answered(model, files: list[str], max_pixels: int, batch_size: int | None,
               jit: bool) -> Iterator[tuple[str, bytes, dict]]:
-    """(path, content, result) of every file; of what is no picture, or too large, the result says so."""
+    """Yield (path, content, result) of every file; the result reports files that are not images or are too large."""
     for start in range(0, len(files), _FILES_PER_BATCH):
         contents, refused = [], {}
         for path in files[start:start + _FILES_PER_BATCH]:
@@ -83,7 +83,7 @@ def _answered(model, files: list[str], max_pixels: int, batch_size: int | None,
 
 
 def find(paths: Sequence[str]) -> Iterator[str]:
-    """The pictures that are named, and those below folders that are, in the order of their names."""
+    """Yield the named images, and those below named folders, sorted by name."""
     for path in paths:
         if tf.io.gfile.isdir(path):
             for folder, _, names in sorted(tf.io.gfile.walk(path)):
@@ -91,4 +91,4 @@ def find(paths: Sequence[str]) -> Iterator[str]:
         elif tf.io.gfile.exists(path):
             yield path
         else:
-            raise UserError(f'{path}: there is no such file or folder.')
+            raise UserError(f'{path}: there is no such file or folder. Check the path.')

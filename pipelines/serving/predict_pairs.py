@@ -1,4 +1,4 @@
-"""Pairs files in, pictures and contact sheets out: `pipelines.predict` with a model of try-on."""
+"""Run try-on for `pipelines.predict`: read pairs files, write images and contact sheets."""
 import csv
 import os
 import posixpath
@@ -16,20 +16,20 @@ _COLUMNS = {'image': 'person', 'cloth': 'garment', 'warped': 'warped', 'parse': 
 
 
 def write(model, paths: Sequence[str], folder: str) -> None:
-    """Asks a model about every line of the pairs files, and prints where each picture is.
+    """Run a model on every line of the pairs files, and print the path of each image.
 
     Writes `<person>_<garment>.png` for every pair, `predictions.csv` (person, garment, picture, error) and
     `sheet_01.png` …: person, garment, warped garment, parse and result. Every file is checked as for training; a pair
-    that cannot be used costs the others nothing.
+    that cannot be used does not affect the others.
 
     Args:
-      model: as `saved_model.load` gives it.
-      paths: pairs files, and possibly one folder that holds `image`, `cloth` and so on; without one it is found beside
+      model: as returned by `saved_model.load`.
+      paths: pairs files, and optionally one folder that holds `image`, `cloth` and so on; by default, the folder of
         each pairs file.
-      folder: where to; made if need be.
+      folder: output folder, created if necessary.
 
     Raises:
-      UserError: a path does not exist, there is no pairs file, or it lists no pair.
+      UserError: a path does not exist, or there is no pairs file or no pair.
     """
     settings = model.description['config']['data']
     tf.io.gfile.makedirs(folder)
@@ -52,27 +52,27 @@ def write(model, paths: Sequence[str], folder: str) -> None:
             print(f'{pair.person}\t{pair.garment}\t{result["error"] or os.path.join(folder, name)}', flush=True)
             sheets.add([contact_sheet.Labelled(result.get(key, b''), title) for key, title in _COLUMNS.items()])
     if not count:
-        raise UserError(f'{", ".join(paths)}: no pairs are listed; write one `person.jpg garment.jpg` a line.')
+        raise UserError(f'{", ".join(paths)}: no pairs are listed. Write one `person.jpg garment.jpg` per line.')
     sheets.close()
     print(f'predict: {table} and {len(sheets.paths)} sheets beside it.', file=sys.stderr, flush=True)
 
 
 def _pairs(paths: Sequence[str]) -> Iterator[tuple[dict[str, str], pairs_files.Pair]]:
-    """Every line of the pairs files, and the folders it speaks of."""
+    """Yield the folders and the pair of every line of the pairs files."""
     roots = [path for path in paths if tf.io.gfile.isdir(path)]
     files = [path for path in paths if path not in roots]
     if not files or len(roots) > 1:
-        raise UserError(f'{", ".join(paths)}: give pairs files, and at most one folder of pictures with them.')
+        raise UserError(f'{", ".join(paths)}: give pairs files, and at most one folder of images with them.')
     for path in files:
         if not tf.io.gfile.exists(path):
-            raise UserError(f'{path}: there is no such file.')
+            raise UserError(f'{path}: there is no such file. Check the path.')
         folders = pairs_files.folders(roots[0] if roots else pairs_files.root(path))
         for pair in pairs_files.pairs(path):
             yield folders, pair
 
 
 def _tried_on(model, folders: dict[str, str], pair: pairs_files.Pair, settings: dict) -> dict:
-    """All pictures of a pair, encoded, or why there are none."""
+    """Return all images of a pair, encoded, or the reason why there are none."""
     if pair.reason:
         return {'error': f'line {pair.line}: {pair.reason}'}
     shown: dict = {}

@@ -16,17 +16,17 @@ _PREDICT = re.compile(
     r'/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?:(classify|regress|predict)', re.IGNORECASE)
 _STATUS = re.compile(
     r'/v1/models(?:/([^/:]+))?(?:/versions/(\d+)|/labels/([^/:]+))?(?:/(metadata))?', re.IGNORECASE)
-_SMALL = 32 << 10  # bytes that are parsed on the event loop: a tenth of a millisecond
+_SMALL = 32 << 10  # bodies up to this many bytes are parsed on the event loop, in 0.1 ms
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """What a request may take.
+    """Bounds of a request.
 
     Attributes:
       body: bytes.
       bodies: bytes of all requests being read together.
-      read: seconds until all of a body is there, or all of an answer is taken.
+      read: seconds to receive a whole body, or to send a whole answer.
       wait: seconds until a worker is free.
     """
     body: int = 64 << 20
@@ -36,11 +36,11 @@ class Bounds:
 
 
 class Rest:
-    """Handlers of one server."""
+    """Request handlers of one server."""
 
     def __init__(self, models: Models, bounds: Bounds):
         self.models, self.bounds = models, bounds
-        self._reading = 0  # bytes
+        self._reading = 0  # bytes of bodies being read
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(monitoring.PATH, self.metrics), web.route('*', '/v1/{rest:.*}', self.handle)]
@@ -49,7 +49,7 @@ class Rest:
         return web.Response(text=self.models.monitor.page(), content_type='text/plain')
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answers a request and counts it."""
+        """Answer a request and count it."""
         start, model, api = time.monotonic(), '', ''
         try:
             path = request.rel_url.raw_path
@@ -64,7 +64,7 @@ class Rest:
             code, response = 'OK', web.Response(body=body, content_type='application/json')
         except Failure as failure:
             code, response = failure.code, refusal(failure)
-        known = model if model in self.models.models else ''  # names are a caller's to invent
+        known = model if model in self.models.models else ''  # a caller may send any name
         self.models.monitor.request(known, code, api, 'REST', time.monotonic() - start)
         return response
 
@@ -100,10 +100,10 @@ class Rest:
         return json_tensors.response(outputs, as_rows)
 
     async def read(self, request: web.Request, limit: int | None = None) -> bytes:
-        """Reads a request's body, as far as its bounds allow.
+        """Read a request's body within its bounds.
 
         Raises:
-          Failure: it is too large, too slow, or too many others are being read.
+          Failure: it is too large or too slow, or too many others are being read.
         """
         limit = min(limit or self.bounds.body, self.bounds.body)
         if (request.content_length or 0) > limit:
@@ -118,11 +118,11 @@ class Rest:
                     if size > limit:
                         raise _too_large(limit)
                     if self._reading > self.bounds.bodies:
-                        raise Failure('UNAVAILABLE', 'Too many bodies are being read; try again later.', 1)
+                        raise Failure('UNAVAILABLE', 'Too many bodies are being read. Try again later.', 1)
                     parts.append(part)
         except TimeoutError as error:
             raise Failure('TIMEOUT', f'The body did not arrive within {self.bounds.read:g} s.') from error
-        except (ConnectionError, web.RequestPayloadError, ValueError) as error:  # cut short, or wrongly encoded
+        except (ConnectionError, web.RequestPayloadError, ValueError) as error:  # truncated or wrongly encoded
             raise invalid('The body could not be read.') from error
         finally:
             self._reading -= size
@@ -130,7 +130,7 @@ class Rest:
 
 
 def refusal(failure: Failure) -> web.Response:
-    """An error as TensorFlow Serving answers it."""
+    """Return an error in TensorFlow Serving's format."""
     body = json_tensors.encoded({'error': failure.message})
     response = web.Response(body=body, status=failure.http_status, headers=failure.headers(),
                             content_type='application/json')
@@ -141,7 +141,7 @@ def refusal(failure: Failure) -> web.Response:
 
 @web.middleware
 async def failures(request: web.Request, handler) -> web.StreamResponse:
-    """Turns what nobody caught into an answer in JSON."""
+    """Turn uncaught exceptions into JSON answers."""
     try:
         return await handler(request)
     except web.HTTPException:

@@ -1,4 +1,4 @@
-"""Loads an exported model, if its files are those that were recorded, and runs it."""
+"""Load an exported model after checking its files against the record, and run it."""
 import json
 import os
 import re
@@ -15,40 +15,40 @@ from pipelines.training import strategy
 
 
 def load(path: str):
-    """Loads an exported model.
+    """Load an exported model.
 
     Args:
-      path: a SavedModel, or a folder of integer versions, of which the highest is taken as serving does.
+      path: a SavedModel, or a folder of integer versions, of which the highest is loaded, as serving does.
 
     Raises:
-      UserError: there is no exported model, or its files are not those that were recorded.
+      UserError: there is no exported model, or its files differ from the record.
     """
     if not tf.io.gfile.exists(path):
-        raise UserError(f'--model {path}: there is no such folder.')
+        raise UserError(f'--model {path}: there is no such folder. Check the path.')
     if not tf.io.gfile.exists(os.path.join(path, 'saved_model.pb')):
         versions = artifacts.version_folders(path)
         if not versions:
-            raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions; '
-                            'run `python -m pipelines.push` to make one.')
+            raise UserError(f'--model {path}: neither a SavedModel nor a folder of pushed versions. '
+                            'Run `python -m pipelines.push` to make one.')
         path = versions[-1]
     check_hashes(path)
     try:
         model = _opened(path, _description(path))
         model.path = path
     except (OSError, ValueError, tf.errors.OpError) as error:
-        raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}); '
-                        'remove it and push again.') from error
+        raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}). '
+                        'Remove it and push again.') from error
     return model
 
 
 def load_version(path: str):
-    """Loads one pushed version for serving, whatever wrote its SavedModel.
+    """Load one pushed version for serving, by whichever program its SavedModel was written.
 
     Returns:
-      The model; its `description` is empty where this project did not export it.
+      The model; its `description` is empty if this project did not export it.
 
     Raises:
-      UserError: its files are not those that were pushed.
+      UserError: its files differ from the pushed ones.
     """
     check_hashes(path)
     return _opened(path, _description(path) if tf.io.gfile.exists(os.path.join(path, DESCRIPTION)) else {})
@@ -60,7 +60,7 @@ def _description(path: str) -> dict:
 
 
 def _opened(path: str, description: dict):
-    """Loads a SavedModel whose hashes were checked; its description is empty where this project did not export it."""
+    """Load a SavedModel whose hashes were checked; `description` is empty if this project did not export it."""
     if description:
         strategy.share_cores(spec_of(description).max_concurrent_batches)
     model = tf.saved_model.load(path)  # noqa: TID251 (after check_hashes)
@@ -69,7 +69,7 @@ def _opened(path: str, description: dict):
 
 
 def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
-    """Answers of a loaded model, in order, by the batching of the system it is of, which knows a good size, too."""
+    """Run a loaded model on inputs and return results in order, batched as the model's module does by default."""
     spec = spec_of(model.description)
     compiled = jit or model.description['config']['export']['jit']
     size = {'batch_size': batch_size} if batch_size else {}
@@ -77,8 +77,8 @@ def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -
 
 
 def spec_of(description: dict) -> ModelSpec:
-    """The system a model is of."""
+    """Return the specification of an exported model's module."""
     name = description['model_module']
     if not re.fullmatch(r'keras_models(\.\w+)+', name):
-        raise UserError(f'{DESCRIPTION} names {name!r}, which is no model of this project.')
+        raise UserError(f'{DESCRIPTION} names {name!r}, which is not a model of this project.')
     return roles.model(name)

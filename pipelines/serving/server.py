@@ -1,4 +1,4 @@
-"""The server of pushed models: REST, gRPC and the page on one event loop, and its life from start to drain."""
+"""Server of pushed models: REST, gRPC and the web page on one event loop, from start to drain."""
 import asyncio
 import contextlib
 import dataclasses
@@ -18,14 +18,14 @@ from pipelines.serving.models import AVAILABLE, Models
 from pipelines.serving.monitoring import Monitor
 from pipelines.serving.rest import Bounds, Rest, failures, refusal
 
-# The JavaScript and styles of the page are files; nothing else may run, be asked or hold the page in a frame.
+# The page's JavaScript and styles are static files; nothing else may run, be requested or frame the page.
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
           "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a server runs; see the flags of `pipelines.serve`."""
+    """Settings of a server; see the flags of `pipelines.serve`."""
     host: str = '127.0.0.1'
     rest_port: int = 8501
     grpc_port: int = 8500
@@ -43,7 +43,7 @@ class Server:
     """One server.
 
     Args:
-      find: gives the destinations to serve, by name.
+      find: returns the destinations to serve, by name.
     """
 
     def __init__(self, find: Callable[[], dict[str, str]], settings: Settings):
@@ -58,10 +58,10 @@ class Server:
         self._open = 0
 
     async def run(self, ready: Callable[['Server'], None] | None = None) -> None:
-        """Serves until SIGTERM or SIGINT, then answers what was asked before, and ends.
+        """Serve until SIGTERM or SIGINT, then answer pending requests and return.
 
         Args:
-          ready: called once requests are answered.
+          ready: called once the server accepts requests.
 
         Raises:
           UserError: no version could be loaded, or a port is taken.
@@ -70,9 +70,9 @@ class Server:
         await self.models.look()
         if not any(version.state == AVAILABLE for model in self.models.models.values()
                    for version in model.versions.values()):
-            raise UserError('no version could be loaded; `python -m pipelines.push --list` tells what is wrong with '
+            raise UserError('no version could be loaded. `python -m pipelines.push --list` says what is wrong with '
                             'each.')
-        with contextlib.suppress(NotImplementedError, RuntimeError):  # a test's thread gets no signals
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # a test's thread receives no signals
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
         runner, rpc = await self._listen_rest(), None
@@ -91,7 +91,7 @@ class Server:
             self.models.close()
 
     def stop(self) -> None:
-        """Ends the server once all requests under way are answered."""
+        """Stop the server once all pending requests are answered."""
         self._stop.set()
 
     async def _listen_rest(self) -> web.AppRunner:
@@ -107,7 +107,7 @@ class Server:
         except OSError as error:
             await runner.cleanup()
             raise UserError(f'--rest_port {self.settings.rest_port} on {self.settings.host} cannot be opened '
-                            f'({error.strerror or error}); give another one.') from error
+                            f'({error.strerror or error}). Give another port.') from error
         port = runner.addresses[0][1]
         self.addresses['rest'] = f'http://{_in_url(self.settings.host)}:{port}'
         return runner
@@ -125,8 +125,8 @@ class Server:
         except RuntimeError:
             port = 0
         if not port:
-            raise UserError(f'--grpc_port {self.settings.grpc_port} on {self.settings.host} cannot be opened; give '
-                            'another one.')
+            raise UserError(f'--grpc_port {self.settings.grpc_port} on {self.settings.host} cannot be opened. Give '
+                            'another port.')
         await rpc.start()
         self.addresses['grpc'] = f'{_in_url(self.settings.host)}:{port}'
         return rpc
@@ -136,11 +136,11 @@ class Server:
             await asyncio.sleep(self.settings.poll)
             try:
                 await self.models.look()
-            except Exception as error:  # a folder that is away for a moment ends no server
+            except Exception as error:  # a temporarily missing folder must not stop the server
                 print(f'serve: looking for new versions: {error}', flush=True)
 
     async def _drain(self, runner: web.AppRunner, rpc: grpc.aio.Server) -> None:
-        """Takes no more connections, answers what is under way, and tells those who ask on open ones to go."""
+        """Accept no more connections, answer pending requests, and ask clients of open connections to leave."""
         print('serve: draining.', flush=True)
         self.draining = True
         for site in list(runner.sites):
@@ -156,11 +156,11 @@ class Server:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler) -> web.StreamResponse:
-        """Refuses what other sites send, and what comes after the end; sends answers within a bound of time."""
+        """Refuse requests of other sites and those after the end; send answers within a time limit."""
         if refused := self._access.allows(request):
             return refusal(Failure('PERMISSION_DENIED', refused))
         if self.draining:
-            response: web.StreamResponse = refusal(Failure('UNAVAILABLE', 'The server is going away.', 1))
+            response: web.StreamResponse = refusal(Failure('UNAVAILABLE', 'The server is shutting down.', 1))
             response.force_close()
             return response
         self._open += 1
@@ -174,10 +174,10 @@ class Server:
                 async with asyncio.timeout(self.settings.bounds.read):
                     await response.prepare(request)
                     await response.write_eof()
-            except TimeoutError:  # who reads so slowly holds memory of others
+            except TimeoutError:  # a slow reader must not hold memory
                 if request.transport:
                     request.transport.abort()
-            except ConnectionError:  # who has left needs no answer
+            except ConnectionError:  # the client has left
                 pass
             return response
         finally:

@@ -1,4 +1,4 @@
-"""Signatures of a SavedModel, as TensorFlow Serving reads them: from its MetaGraph, without running anything."""
+"""Signatures of a SavedModel, read as TensorFlow Serving does: from its MetaGraph, without running it."""
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ DEFAULT = 'serving_default'
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """One input or output. `shape` has None where any size goes; it is None itself where any rank does."""
+    """One input or output. `shape` has None for any size, and is None for any rank."""
     dtype: tf.DType
     shape: tuple[int | None, ...] | None
 
     @property
     def has_rows(self) -> bool:
-        """Whether the first axis is rows, of which there may be any number."""
+        """Whether the first axis is a variable number of rows."""
         return bool(self.shape) and self.shape is not None and self.shape[0] is None
 
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """Inputs and outputs by name, and the method TensorFlow Serving would call them by."""
+    """Inputs and outputs by name, and TensorFlow Serving's method name."""
     name: str
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
@@ -34,19 +34,19 @@ class Signature:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether rows of several requests can go through it together."""
+        """Whether rows of several requests can be batched."""
         return bool(self.inputs) and all(
             tensor.has_rows for tensor in (*self.inputs.values(), *self.outputs.values()))
 
 
     def check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Refuses arrays whose shapes do not fit."""
+        """Refuse arrays whose shapes do not match."""
         for name, value in inputs.items():
             shape = self.inputs[name].shape
             fits = shape is None or len(shape) == value.ndim and all(
                 size in (None, given) for size, given in zip(shape, value.shape))
             if not fits:
-                raise invalid(f'Input {name} has shape {_written(value.shape)}, and signature {self.name} takes '
+                raise invalid(f'Input {name} has shape {_written(value.shape)}, but signature {self.name} takes '
                               f'{_written(shape or ())}.')
 
 
@@ -55,14 +55,14 @@ def _written(shape: tuple[int | None, ...]) -> str:
 
 
 def definitions(saved_model: str) -> Mapping[str, meta_graph_pb2.SignatureDef]:
-    """Reads the SignatureDefs of a SavedModel, by name."""
+    """Read the SignatureDefs of a SavedModel, by name."""
     with tf.io.gfile.GFile(os.path.join(saved_model, 'saved_model.pb'), 'rb') as file:
         graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
     return dict(next(graph for graph in graphs if 'serve' in graph.meta_info_def.tags).signature_def)
 
 
 def read(found: Mapping[str, meta_graph_pb2.SignatureDef]) -> dict[str, Signature]:
-    """Returns the signatures that can be called."""
+    """Return the signatures that can be called."""
     return {name: Signature(name, _tensors(each.inputs), _tensors(each.outputs), each.method_name)
             for name, each in found.items() if not name.startswith('__')}
 
@@ -77,6 +77,6 @@ def _shape(shape) -> tuple[int | None, ...] | None:
 
 
 def rows(inputs: Mapping[str, np.ndarray]) -> int | None:
-    """How many rows all inputs have, or None where they disagree."""
+    """Return the number of rows of all inputs, or None if they disagree."""
     sizes = {value.shape[0] if value.ndim else None for value in inputs.values()}
     return sizes.pop() if len(sizes) == 1 else None

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's answers about models: status, metadata and refusals of methods, for REST and gRPC alike."""
+"""TensorFlow Serving's answers about models: status, metadata and refused methods, for REST and gRPC."""
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
@@ -8,11 +8,11 @@ from pipelines.serving.signatures import Signature
 
 METADATA_FIELD = 'signature_def'
 _METHODS = {'classify': 'classification', 'regress': 'regression'}
-_UNKNOWN = 2  # the code of an error that has no other
+_UNKNOWN = 2  # code of errors without one of their own
 
 
 def status(models: Models, name: str, number: int | None = None) -> get_model_status_pb2.GetModelStatusResponse:
-    """The states of all versions, or of one, newest first."""
+    """Return the states of all versions, or of one, newest first."""
     versions = models.models[name].versions if name in models.models else {}
     if number is not None and number not in versions:
         raise Failure('NOT_FOUND', f'Could not find version {number} of model {name}')
@@ -30,7 +30,7 @@ def status(models: Models, name: str, number: int | None = None) -> get_model_st
 
 def metadata(models: Models, name: str, number: int | None = None,
              label: str | None = None) -> get_model_metadata_pb2.GetModelMetadataResponse:
-    """The signatures of a version, as its SavedModel has them."""
+    """Return the signatures of a version's SavedModel."""
     with models.use(name, number, label) as version:
         signatures = get_model_metadata_pb2.SignatureDefMap()
         for each, definition in version.definitions.items():
@@ -43,7 +43,7 @@ def metadata(models: Models, name: str, number: int | None = None,
 
 
 def metadata_json(response: get_model_metadata_pb2.GetModelMetadataResponse) -> str:
-    """Its JSON as the REST API writes it: the signatures stand where the message has them packed."""
+    """Return metadata as the REST API's JSON, with the packed signatures written out."""
     signatures = get_model_metadata_pb2.SignatureDefMap()
     response.metadata[METADATA_FIELD].Unpack(signatures)
     spec, defs = (json_format.MessageToJson(message, including_default_value_fields=True,
@@ -53,7 +53,7 @@ def metadata_json(response: get_model_metadata_pb2.GetModelMetadataResponse) -> 
 
 
 def wrong_method(method: str, signature: Signature) -> Failure:
-    """Why a signature does not classify or regress. Those that do cannot be written by TensorFlow 2's exporter."""
+    """Return why a signature cannot classify or regress; TensorFlow 2's exporter writes none that can."""
     if len(signature.inputs) != 1:
         return invalid('Expected one input Tensor.')
     if 'inputs' not in signature.inputs:

@@ -1,1 +1,1 @@
-"""What `pipelines.init` is made of: looking at data, recipes, calibration, planning and writing, each a file."""
+"""Parts of `pipelines.init`: inspecting data, recipes, calibration, planning and writing."""

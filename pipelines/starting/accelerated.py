@@ -1,4 +1,4 @@
-"""Plans for accelerators that are not here: the cost model's step in place of a measured one."""
+"""Plan for accelerators that are not present: the cost model's step replaces a measured one."""
 import difflib
 import math
 import re
@@ -8,24 +8,24 @@ from data_prep import UserError
 from pipelines.starting import cost_model, planning, recipes
 from pipelines.starting.findings import Candidate, Findings, Sections, merged, resolved, say, values
 
-LENGTH = 64  # tokens a padded sentence has at most, by which a batch's rows are counted
-_FASTEST = 5e-3  # seconds; starting the operations of a step takes so long on any device
-_STATE = 16  # bytes a parameter takes: itself, its gradient, and two of the optimizer's
+LENGTH = 64  # longest padded sentence in tokens, which gives the rows of a batch
+_FASTEST = 5e-3  # seconds; launching a step's operations takes this long on any device
+_STATE = 16  # bytes per parameter: itself, its gradient, and two optimizer slots
 _GIGABYTE = 1 << 30
 
 
 def choose(found: Findings, wanted: str, minutes: float) -> planning.Plan:
-    """The largest net that sees the data often enough in the minutes of training, by the cost model.
+    """Return the largest net that sees the data often enough in the minutes of training, according to the cost model.
 
     Args:
-      wanted: how many of which accelerator, as 8xA100.
+      wanted: number and name of accelerators, such as 8xA100.
 
     Raises:
-      UserError: there is no such accelerator in `accelerators.yaml`, or not for what is trained.
+      UserError: there is no such accelerator in `accelerators.yaml`, or the cost model lacks the kind of model.
     """
     n, name, on = _read(wanted)
     if found.kind == 'tryon':
-        raise UserError('--accelerators: the cost model counts no try-on network; leave it out, and plan here.')
+        raise UserError('--accelerators: the cost model lacks try-on networks. Leave it out to plan for this machine.')
     least, most = recipes.passes(found.kind, found.examples['train'])
     kept: tuple[Candidate, cost_model.Work, float] | None = None
     for candidate in recipes.candidates(found):
@@ -43,8 +43,8 @@ def choose(found: Findings, wanted: str, minutes: float) -> planning.Plan:
     steps = max(planning.FEWEST_STEPS, min(int(60 * minutes / step),
                                            math.ceil(most * found.examples['train'] / examples)))
     steps = planning.in_parts(steps)
-    said = [f'Planned for {n} x {name} by the cost model, {cost_model.ASSUMED:.0%} of the published peak; nothing was '
-            'measured there, and such small nets reach less. Reading the data may be what takes longest.']
+    said = [f'Planned for {n} x {name} by the cost model at {cost_model.ASSUMED:.0%} of the published peak, without '
+            'any measurement; nets this small reach less, and reading the data may take longest.']
     sections = merged(found.sections, candidate.sections, planning.training(steps, steps * examples
                                                                             / found.examples['train']))
     sections['train']['precision'] = on.precision, ''
@@ -60,7 +60,7 @@ def _read(wanted: str) -> tuple[int, str, cost_model.Accelerator]:
     name = match[2].replace('_', ' ') if match else wanted
     if not match or name not in known or int(match[1]) < 1:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        raise UserError(f'--accelerators {wanted}: give a number and one of {", ".join(known)}, as '
+        raise UserError(f'--accelerators {wanted}: give a number and one of {", ".join(known)}, such as '
                         f'8x{near[0] if near else "A100"}.')
     return int(match[1]), name, known[name]
 
@@ -70,7 +70,7 @@ def _strategy(name: str, n: int) -> str:
 
 
 def _widened(candidate: Candidate, n: int) -> Candidate:
-    """The same with a batch that replicas can share: each has as many rows as one machine would."""
+    """Return the candidate with a batch for n replicas: each has as many rows as one machine would."""
     sections: Sections = {name: dict(keys) for name, keys in candidate.sections.items()}
     for key in ('rows', 'tokens'):
         if key in sections['input']:
@@ -81,7 +81,7 @@ def _widened(candidate: Candidate, n: int) -> Candidate:
 
 
 def _work(found: Findings, candidate: Candidate) -> tuple[cost_model.Work, float]:
-    """A step's work, and how many examples it sees."""
+    """Return a step's work, and how many examples it sees."""
     config = _config(values(merged(found.sections, candidate.sections)), found)
     model, module = config.model, config.model_spec
     flops, parameters = module.flops_per_unit(model) * candidate.rows, module.parameters(model)

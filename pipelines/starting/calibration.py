@@ -1,8 +1,7 @@
-"""Measures what a configuration costs on this machine: the user's data prepared small, and the real trainer's steps.
+"""Measure a configuration's cost on this machine: prepare a little of the user's data, and time real training steps.
 
-The same trainer, precision and input pipeline as those of `pipelines.train`, so nothing is modelled but what a whole
-run does more of. Where other programs have the cores meanwhile, seconds are those an idle machine would take, by
-processor time.
+Trainer, precision and input pipeline are those of `pipelines.train`; only what grows with the whole run is modelled.
+When other programs use the cores, seconds are converted to those of an idle machine by means of processor time.
 """
 import collections
 import contextlib
@@ -16,28 +15,28 @@ import numpy as np
 
 from pipelines.starting.findings import resolved
 
-STEPS = 20  # that are timed
-WARM_UP = 4  # at least that are not, and until every shape of a batch was seen
+STEPS = 20  # steps timed
+WARM_UP = 4  # least steps before timing; they last until every shape of a batch was seen
 MOST_WARM_UP = 24
 _GIGABYTE = 1 << 30
-OTHERS = 0.2  # share of the cores that other programs may have before wall time says nothing
-PARALLEL = 0.75  # share of the cores that a step then is assumed to keep busy
+OTHERS = 0.2  # share of the cores used by others above which wall time is not used
+PARALLEL = 0.75  # share of the cores that a step is then assumed to use
 
 
 class Seconds(NamedTuple):
-    """Of an idle machine, and of its processors."""
+    """Wall seconds of an idle machine, and its processor seconds."""
     idle: float
     cpu: float
 
 
 class Stopwatch:
-    """Measures from where it is made: wall and processor time, and what other programs took of the cores."""
+    """Measure wall time, processor time and the cores' use by other programs, from its creation on."""
 
     def __init__(self):
         self._wall, self._own, self._all = time.monotonic(), time.process_time(), _jiffies()
 
     def read(self, cores: float) -> Seconds:
-        """Returns the time since then, of work that keeps so many cores busy."""
+        """Return the time since then, for work that keeps this many cores busy."""
         wall, own = time.monotonic() - self._wall, time.process_time() - self._own
         others = (_jiffies() - self._all) / os.sysconf('SC_CLK_TCK') - own
         busy = self._all > 0 and others > OTHERS * wall * (os.cpu_count() or 1)
@@ -45,7 +44,7 @@ class Stopwatch:
 
 
 def _jiffies() -> int:
-    """What all programs of the machine have had of its processors; 0 where the system does not say."""
+    """Return the processor time of all programs on this machine; 0 if the system does not report it."""
     try:
         user, nice, system, _, _, irq, softirq, *_ = map(
             int, pathlib.Path('/proc/stat').read_text().split('\n', 1)[0].split()[1:])
@@ -55,21 +54,21 @@ def _jiffies() -> int:
 
 
 def cores() -> float:
-    """What a training step keeps busy where that cannot be measured."""
+    """Return the number of cores a training step is assumed to use when that cannot be measured."""
     return max(1.0, PARALLEL * (os.cpu_count() or 1))
 
 
 class Measured(NamedTuple):
-    """What one configuration costs here.
+    """Cost of one configuration on this machine.
 
     Attributes:
-      prepare: seconds to prepare the small data.
-      begin: seconds to build the trainer and trace its steps.
-      step: seconds of a step, shapes weighted as an epoch has them.
-      evaluation: seconds of a validation batch.
-      per_step: examples of a batch, on average.
-      parameters: of all nets.
-      memory: the process's largest resident size, in gigabytes.
+        prepare: time to prepare the small data.
+        begin: time to build the trainer and trace its steps.
+        step: time of a step, with shapes weighted as in an epoch.
+        evaluation: time of a validation batch.
+        per_step: average examples of a batch.
+        parameters: parameters of all nets.
+        memory: the process's peak resident size in gigabytes.
     """
     prepare: Seconds
     begin: Seconds
@@ -81,7 +80,7 @@ class Measured(NamedTuple):
 
 
 class Small:
-    """A folder with a part of the user's data, prepared once for each different section `data`."""
+    """A part of the user's data, prepared once for each distinct `data` section."""
 
     def __init__(self, found):
         self._found, self._scratch = found, tempfile.TemporaryDirectory(prefix='landmark-init-')
@@ -91,21 +90,21 @@ class Small:
         self._prepared: dict[str, tuple[str, Seconds]] = {}
 
     def measure(self, values: dict[str, dict[str, Any]]) -> Measured:
-        """What a configuration costs.
+        """Measure a configuration's cost.
 
         Args:
-          values: its sections; those of `data` that say where it is are replaced.
+          values: its sections; the keys of `data` that locate it are replaced.
         """
         from data_prep.core import records
         from pipelines.core import config as configs
         config = self._config(values)
-        with contextlib.redirect_stdout(None):  # where the configuration goes
+        with contextlib.redirect_stdout(None):  # standard output is for the configuration
             examples, prepare = self._examples(config)
         config = configs.with_data_set(config, records.read_manifest(examples))
         return _steps(config, examples)._replace(prepare=prepare)
 
     def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:
-        """Subwords of the longer side of every training example of the small data."""
+        """Return the subwords of the longer side of every training example of the small data."""
         from data_prep.core import records
         with contextlib.redirect_stdout(None):
             examples, _ = self._examples(self._config(values))
@@ -120,7 +119,7 @@ class Small:
         return resolved(values)
 
     def _examples(self, config) -> tuple[str, Seconds]:
-        """The folder of the small data set, and the time it took to prepare."""
+        """Return the folder of the small data set, and the time it took to prepare."""
         from pipelines.core import artifacts, roles
         key = artifacts.sha256(config.values['data'])
         if key not in self._prepared:
@@ -133,7 +132,7 @@ class Small:
 
 
 def _steps(config, examples: str) -> Measured:
-    """Times the trainer's steps, all shapes of batches traced before."""
+    """Time the trainer's steps after tracing every shape of a batch."""
     import tensorflow as tf
 
     from pipelines.training import devices, precision
@@ -159,7 +158,7 @@ def _steps(config, examples: str) -> Measured:
         trainer.evaluate(tf.constant(-1))
         evaluation = Seconds(*(part / count for part in watch.read(cores())))
     known = {length: _usual(each) for length, each in times.items()}
-    rest = Seconds(*np.mean([*known.values()], 0))  # of a shape that was not timed
+    rest = Seconds(*np.mean([*known.values()], 0))  # for shapes that were not timed
     step = Seconds(*np.sum([np.multiply(share, known.get(length, rest)) for length, share in shares.items()], 0))
     nothing = Seconds(0, 0)
     found = Measured(nothing, begin, step, evaluation, sum(batches.rows) / len(batches.rows),
@@ -170,7 +169,7 @@ def _steps(config, examples: str) -> Measured:
 
 
 class _Seen:
-    """An iterator that notes the length and the filled rows of every batch."""
+    """An iterator that records the length and the filled rows of every batch."""
 
     def __init__(self, iterator):
         self._iterator, self.lengths, self.rows = iterator, list[int](), list[int]()
@@ -190,7 +189,7 @@ def _step(trainer, batches: _Seen) -> Seconds:
 
 
 def _usual(times: list[Seconds]) -> Seconds:
-    """The mean, without the slowest tenth: something else ran then."""
+    """Return the mean, without the slowest tenth: other programs ran then."""
     kept = max(1, round(0.9 * len(times)))
     return Seconds(*(float(np.mean(sorted(each)[:kept])) for each in zip(*times)))
 
@@ -204,14 +203,14 @@ def _batches(config, examples: str, split: str):
 
 
 def _shares(config, examples: str) -> dict[int, float]:
-    """Which part of an epoch's batches has which length."""
+    """Return the share of an epoch's batches that have each length."""
     batches = _batches(config, examples, 'train')
     counts = collections.Counter(batches.buckets[batches[step][0]] for step in range(batches.steps_per_epoch))
     return {length: count / counts.total() for length, count in counts.items()}
 
 
 def _forget_peak() -> None:
-    """Begins the measurement of the largest resident size again, where the system can."""
+    """Reset the peak resident size, if the system supports it."""
     try:
         pathlib.Path('/proc/self/clear_refs').write_text('5')
     except OSError:

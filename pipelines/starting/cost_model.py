@@ -1,7 +1,7 @@
-"""Models a training step on several accelerators: compute at a share of the peak, and a ring's exchange.
+"""Model a training step on several accelerators: compute at a share of the peak, and a ring all-reduce.
 
-Nothing here was measured on an accelerator; `benchmarks/cost_model.py` says what is assumed, and puts it beside what
-has been published. What accelerators can do is in `accelerators.yaml`.
+Nothing here was measured on an accelerator; `benchmarks/cost_model.py` states the assumptions and compares the model
+with published figures. Data of the accelerators are in `accelerators.yaml`.
 """
 import pathlib
 from typing import Literal, NamedTuple
@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import yaml
 
 Scheme = Literal['data', 'sharded', 'single']
-FLOAT = 4  # bytes; weights and gradients are float32 whatever layers compute in
-ASSUMED = 0.75  # the share of the ceiling that a step reaches, where none was measured
+FLOAT = 4  # bytes; weights and gradients are float32 at any precision of the layers
+ASSUMED = 0.75  # share of the ceiling that a step reaches, if not measured
 
 
 class Accelerator(NamedTuple):
-    """A row of `accelerators.yaml`. `beyond` is 0 where no more than are `together` were ever meant."""
+    """A row of `accelerators.yaml`. `beyond` is 0 if more than `together` cannot be connected."""
     peak: float
     bandwidth: float
     together: int
@@ -27,12 +27,12 @@ class Work(NamedTuple):
     """A training step of a whole batch.
 
     Attributes:
-      flops: in all.
-      parameters: that learn.
-      rows: that can be divided among replicas.
-      share: of the ceiling that such a step reaches.
-      dense_flops, dense_parameters: those of the dense layers, 0 where they are not told apart.
-      dense_inputs: how many values of a row each dense layer takes in.
+        flops: operations in total.
+        parameters: trainable parameters.
+        rows: rows that can be divided among replicas.
+        share: share of the ceiling that such a step reaches.
+        dense_flops, dense_parameters: those of the dense layers; 0 if they are not distinguished.
+        dense_inputs: values per row that each dense layer receives.
     """
     flops: float
     parameters: int
@@ -49,11 +49,12 @@ def accelerators() -> dict[str, Accelerator]:
 
 
 def exchanged(step: Work, n: int, scheme: Scheme = 'data') -> float:
-    """Bytes the busiest of n replicas sends a step.
+    """Return the bytes that the busiest of n replicas sends per step.
 
-    A ring that sums v values sends 2 (n - 1) / n v from every replica. Sharded dense layers need every layer's inputs
-    of the whole batch on every replica, and its gradients summed: as many bytes as a ring's sum of rows x inputs, by
-    gathering and scattering. On one device, that takes the first layer's inputs in and gives their gradients out.
+    A ring sum of v values sends 2 (n - 1) / n v from every replica. Sharded dense layers need every layer's inputs of
+    the whole batch on every replica, and their gradients summed: by gathering and scattering, as many bytes as a ring
+    sum of rows x inputs. A single device for the dense layers receives the first layer's inputs and sends their
+    gradients.
     """
     values = step.parameters
     if scheme != 'data':
@@ -63,7 +64,7 @@ def exchanged(step: Work, n: int, scheme: Scheme = 'data') -> float:
 
 
 def seconds(step: Work, on: Accelerator, n: int, scheme: Scheme = 'data', overlap: bool = False) -> float:
-    """Of a step on n replicas."""
+    """Return the seconds of a step on n replicas."""
     alone = step.dense_flops if scheme == 'single' else 0
     compute = ((step.flops - alone) / n + alone) / (on.peak * step.share)
     exchange = exchanged(step, n, scheme) / (on.bandwidth if n <= on.together else min(on.bandwidth, on.beyond))

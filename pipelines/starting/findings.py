@@ -1,4 +1,4 @@
-"""What looking at data leaves: sentences, sizes, the baseline to beat, and the keys of the configuration's sections."""
+"""Findings about the user's data: sentences, sizes, the baseline to beat, and keys for the configuration."""
 import dataclasses
 import math
 import pathlib
@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-Keys = dict[str, tuple[Any, str]]  # key -> value, and why in words or nothing
+Keys = dict[str, tuple[Any, str]]  # key -> value, and the reason or an empty text
 Sections = dict[str, Keys]
-# What files and folders of a split are called; images and pairs know one more each.
+# Names of a split's files and folders; images and pairs each accept one more.
 SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
                'validation': 'validation', 'test': 'test'}
 ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
@@ -17,20 +17,20 @@ ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
 
 @dataclasses.dataclass
 class Findings:
-    """What was found in somebody's data.
+    """Findings about the user's data.
 
     Attributes:
       kind: images, pairs, trees or tryon.
-      said: what was found, a sentence each.
-      examples: by split, `train`, `validation` and `test`; fractions are taken by a hash, so about.
-      sections: what follows from the data alone.
-      metric: that the gate judges by.
-      baseline: what that metric is without any learning.
-      baseline_words: how.
-      make_small: writes a part of the data into an empty folder, and returns what of the section `data` names it.
-      small: how many examples that part has.
-      next_input: what `pipelines.predict` is called with.
-      facts: what recipes choose by.
+        said: findings, one sentence each.
+        examples: by split, `train`, `validation` and `test`; approximate, since splits are made by a hash.
+        sections: keys that follow from the data alone.
+        metric: the gate's metric.
+        baseline: that metric's value without any learning.
+        baseline_words: how the baseline predicts.
+        make_small: writes a part of the data into an empty folder, and returns the keys of `data` that locate it.
+        small: number of examples in that part.
+        next_input: argument for `pipelines.predict`.
+        facts: facts the recipes depend on.
     """
     kind: str
     said: list[str]
@@ -47,12 +47,12 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A net and how its input is cut.
+    """A net and the shape of its input.
 
     Attributes:
-      words: the net in words.
-      sections: its keys, over those of the data.
-      rows: examples, or padded tokens, a batch.
+        words: description of the net.
+        sections: its keys, merged over those of the data.
+        rows: examples, or padded tokens, per batch.
     """
     words: str
     sections: Sections
@@ -60,39 +60,39 @@ class Candidate:
 
 
 def say(sentence: str) -> None:
-    """Prints progress where the configuration does not go."""
+    """Print progress on standard error, since standard output is for the configuration."""
     print(f'init: {sentence}', file=sys.stderr, flush=True)
 
 
 def merged(*parts: Sections) -> Sections:
-    """Later sections over earlier ones, key by key, in the order in which a configuration is read."""
+    """Merge sections key by key, later ones over earlier ones, in a configuration's order."""
     names = dict.fromkeys(name for name in ORDER
                           if any(name in part for part in parts))
     return {name: {key: value for part in parts for key, value in part.get(name, {}).items()} for name in names}
 
 
 def values(sections: Sections) -> dict[str, dict[str, Any]]:
-    """The sections without their comments, as a configuration file holds them."""
+    """Return the sections without their comments, as a configuration file holds them."""
     return {name: {key: value for key, (value, _) in keys.items()} for name, keys in sections.items()}
 
 
 def held_out_fraction(examples: int) -> float:
-    """How much of the data is split off for validation, and as much for the test.
+    """Return the share of the data held out for validation, and as much again for the test.
 
-    A test of 20 examples has a standard error of 0.11 on an even error of two classes, one of 100 has 0.05.
+    For two classes with an error of one half, a test of 20 examples has a standard error of 0.11, one of 100 has 0.05.
     """
     return 0.2 if examples < 500 else 0.15 if examples < 2_000 else 0.1 if examples < 20_000 else 0.05
 
 
 def divided(lists: dict[str, list[str]], count: int, held: Callable[[str], int], fraction: float,
             by: str) -> tuple[dict[str, int], Keys]:
-    """How many examples each split has, and the keys of the section `data` that say so.
+    """Return how many examples each split has, and the keys of the section `data` that define them.
 
     Args:
-      lists: what was given for each split; of one without anything a fraction of the training data is split off.
+      lists: files given for each split; a split without files takes a fraction of the training data.
       count: training examples before that.
-      held: how many a split that was given has.
-      by: what is hashed to split.
+      held: returns the number of examples of a given split.
+      by: name of the hashed value.
     """
     examples, keys = {'train': count}, Keys()
     for split in ('validation', 'test'):
@@ -106,13 +106,13 @@ def divided(lists: dict[str, list[str]], count: int, held: Callable[[str], int],
 
 
 def commonest(reasons: dict[str, list[str]]) -> tuple[str, str]:
-    """The reason that most files cannot be used for, and the first of them."""
+    """Return the most frequent reason why files cannot be used, and the first such file."""
     reason, names = max(reasons.items(), key=lambda item: len(item[1]))
     return reason, names[0]
 
 
 def resolved(sections: dict[str, dict[str, Any]]):
-    """The configuration that a file with these sections is."""
+    """Load the configuration with these sections."""
     import yaml
 
     from pipelines.core import config
@@ -123,10 +123,10 @@ def resolved(sections: dict[str, dict[str, Any]]):
 
 
 def better_than_chance(error: float, examples: int) -> float:
-    """The largest error rate that on so many test examples is below a baseline's with 95% confidence."""
+    """Return the largest error rate on this many test examples that is below a baseline's with 95% confidence."""
     return max(0.0, error - 1.645 * math.sqrt(max(error * (1 - error), 1 / examples) / examples))
 
 
 def spread(items: list, count: int) -> list:
-    """At most `count` of the items, evenly."""
+    """Return at most `count` of the items, evenly spaced."""
     return [items[len(items) * n // count] for n in range(count)] if len(items) > count else items

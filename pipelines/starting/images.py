@@ -1,4 +1,4 @@
-"""Looks at images in class folders: counts, sizes, balance, copies, and what is damaged and why."""
+"""Inspect images in class folders: counts, sizes, balance, copies, and damaged files with the reason."""
 import atexit
 import collections
 import hashlib
@@ -26,16 +26,16 @@ from pipelines.starting.findings import (
     spread,
 )
 
-LOOKED_AT = 2000  # files that are decoded; of more, an even part
+LOOKED_AT = 2000  # most files decoded; of more, an even sample
 SMALL = 384  # images for the calibration
-FEWEST, FEWEST_OF_A_CLASS = 20, 8  # that anything can be learned and tested with
+FEWEST, FEWEST_OF_A_CLASS = 20, 8  # least images for training and testing
 MOST_DAMAGED = 0.2
-# Folders that are splits and not classes.
+# Folders that are splits rather than classes.
 _SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 
 
 class _Look(NamedTuple):
-    """What decoding some of the files found: shorter sides, whether grey, seconds each, copies, reasons by count."""
+    """Facts from decoding a sample: shorter sides, whether grey, seconds per file, copies, reasons of failure."""
     sides: list[int]
     grey: int
     seconds: float
@@ -45,10 +45,10 @@ class _Look(NamedTuple):
 
 
 def look(paths: list[str]) -> Findings:
-    """Looks at folders or archives of class folders.
+    """Inspect folders or archives of class folders.
 
     Raises:
-      UserError: nothing could be learned from them.
+      UserError: nothing can be learned from them.
     """
     lists = _splits(paths)
     say(f'listing {", ".join(lists["train"])} …')
@@ -61,32 +61,32 @@ def look(paths: list[str]) -> Findings:
     damaged = sum(map(len, seen.reasons.values()))
     if damaged > MOST_DAMAGED * len(some):
         reason, name = commonest(seen.reasons)
-        raise UserError(f'{damaged:,} of {len(some):,} files looked at cannot be read; most of them, as {name}: '
+        raise UserError(f'{damaged:,} of {len(some):,} inspected files cannot be read; most of them, such as {name}: '
                         f'{reason}. Convert them to JPEG or PNG, or remove them.')
     share = damaged / len(some)
     readable = round(len(found['train']) * (1 - share))
     examples, keys = divided(lists, readable, lambda split: len(found[split]), held_out_fraction(readable), 'name')
     sections: Sections = {'data': {
         'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
-        'remove_duplicates': (True, 'no training image is also in the test')}}
+        'remove_duplicates': (True, 'leaves out training images of the test')}}
     least, common = min(counts.values()), counts.most_common(1)[0]
     baseline = 1 - common[1] / counts.total()
     sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
-                                              'files looked at cannot be read')} if damaged else {}
+                                              'inspected files cannot be read')} if damaged else {}
     limit = better_than_chance(baseline, examples['test'])
     sections['evaluate'] = {'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test']))}
     side = int(np.median(seen.sides))
-    said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} a class.',
-            f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, the middle one {side:,}.',
+    said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} per class.',
+            f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, median {side:,}.',
             *_warnings(counts, seen, damaged, len(some))]
     return Findings(
-        'images', said, examples, sections, 'top1_error', baseline, f'always saying {common[0]!r}',
+        'images', said, examples, sections, 'top1_error', baseline, f'always predicting {common[0]!r}',
         lambda folder: _write_small(found['train'], folder), SMALL, 'FOLDER_OR_IMAGE',
         {'side': side, 'grey': seen.grey == len(seen.sides), 'classes': len(counts), 'seconds': seen.seconds})
 
 
 def _splits(paths: list[str]) -> dict[str, list[str]]:
-    """What is for training, validation and the test: folders called so inside one folder, or all for training."""
+    """Return the files of training, validation and test, by folders of those names; without them, all train."""
     if len(paths) == 1 and os.path.isdir(paths[0]):
         inside = sorted(entry.name for entry in os.scandir(paths[0]) if entry.is_dir()
                         and not entry.name.startswith('.'))
@@ -99,7 +99,7 @@ def _splits(paths: list[str]) -> dict[str, list[str]]:
 
 def _listed(split: str, listed: list[str]) -> list[readers.Picture]:
     found = list[readers.Picture]()
-    # An archive is unpacked there, so what is found lies in it as long as the program runs.
+    # Archives are unpacked there and stay as long as the program runs.
     scratch = tempfile.mkdtemp(prefix='landmark-init-')
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     for source in readers.sources(split, '', listed):
@@ -111,16 +111,16 @@ def _listed(split: str, listed: list[str]) -> list[readers.Picture]:
 def _refuse_few(counts: collections.Counter, paths: list[str]) -> None:
     where = ', '.join(paths)
     if not counts:
-        raise UserError(f'{where}: no image was found. Give a folder that holds one folder of JPEG or PNG files a '
-                        'class, as photos/cat/1.jpg, or an archive of one.')
+        raise UserError(f'{where}: no image was found. Give a folder with one folder of JPEG or PNG files per '
+                        'class, such as photos/cat/1.jpg, or an archive of it.')
     if len(counts) == 1:
         raise UserError(f'{where}: all {counts.total():,} images are of one class, {next(iter(counts))!r}, so there is '
-                        'nothing to tell apart. Put the images of each class into a folder of its own.')
+                        'nothing to distinguish. Put the images of each class into a folder of its own.')
     usable = [count for count in counts.values() if count >= FEWEST_OF_A_CLASS]
     if counts.total() < FEWEST or len(usable) < 2:
-        raise UserError(f'{where}: {counts.total():,} images in {len(counts):,} classes are too few to learn from and '
-                        f'to test with. Give {FEWEST_OF_A_CLASS} or more of each of two classes, {FEWEST} in all; a '
-                        'hundred of each is a good beginning.')
+        raise UserError(f'{where}: {counts.total():,} images in {len(counts):,} classes are too few to train '
+                        f'and test with. Give {FEWEST_OF_A_CLASS} or more of each of two classes, {FEWEST} in all; a '
+                        'hundred of each is a good start.')
 
 
 def _decode(pictures: list[readers.Picture]) -> _Look:
@@ -144,40 +144,40 @@ def _decode(pictures: list[readers.Picture]) -> _Look:
         assert square is not None
         grey += bool((np.ptp(square.astype(np.int16), axis=-1) <= 4).all())
     if not sides:
-        raise UserError(f'none of {len(pictures):,} files looked at is an image that can be read: '
+        raise UserError(f'none of {len(pictures):,} inspected files is a readable image: '
                         f'{next(iter(reasons))}. Convert them to JPEG or PNG.')
     return _Look(sides, grey, seconds / len(sides), copies, both, reasons)
 
 
 def _gate(baseline: float, tested: int) -> str:
-    return f'below {baseline:.3g}, the baseline\'s, by more than chance on about {tested:,} test images'
+    return f'below the baseline\'s {baseline:.3g} by more than chance on about {tested:,} test images'
 
 
 def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: int) -> list[str]:
     said = []
     if damaged:
         reason, name = commonest(seen.reasons)
-        said.append(f'{damaged:,} of {looked:,} looked at cannot be read, as {name}: {reason}. They become dead '
-                    'letters.')
+        said.append(f'{damaged:,} of {looked:,} inspected files cannot be read, such as {name}: {reason}. They become '
+                    'dead letters.')
     if seen.copies:
-        said.append(f'{seen.copies:,} of {looked:,} are byte for byte copies of another'
+        said.append(f'{seen.copies:,} of {looked:,} are exact copies of another'
                     + (f', {seen.both_classes:,} of them in two classes, which prepare leaves out' if seen.both_classes
                        else '') + '.')
     few = [name for name, count in counts.items() if count < FEWEST_OF_A_CLASS]
     if few:
-        said.append(f'{len(few):,} classes have fewer than {FEWEST_OF_A_CLASS} images, as {few[0]!r}; do not expect '
-                    'those to be learned.')
+        said.append(f'{len(few):,} classes have fewer than {FEWEST_OF_A_CLASS} images, such as {few[0]!r}; do not '
+                    'expect them to be learned.')
     if counts.most_common(1)[0][1] > 10 * min(counts.values()):
-        said.append('The classes are unbalanced, more than 10 to 1: look at the errors by class in the report, as the '
-                    'error of all can be low with the rare class never found.')
+        said.append('The classes are unbalanced, more than 10 to 1. Check the errors by class in the report, because '
+                    'the overall error can be low even if the rare class is never found.')
     if seen.grey == len(seen.sides):
-        said.append('All are grey, so colours are not altered; and not mirrored, as drawings and letters are not the '
-                    'same in a mirror.')
+        said.append('All images are grey, so colours are not altered; they are not mirrored either, because mirrored '
+                    'drawings and letters look different.')
     return said
 
 
 def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]:
-    """An even part of the images, as files in class folders."""
+    """Write an even sample of the images into class folders; return the keys of `data`."""
     ordered = sorted(pictures, key=lambda picture: picture.label)
     for number, picture in enumerate(spread(ordered, SMALL)):
         path = pathlib.Path(folder, picture.label, f'{number}{pathlib.PurePath(picture.found.name).suffix}')

@@ -1,9 +1,9 @@
-"""Which language lines are in, by file name or by the words and letters in them."""
+"""Recognise the language of lines, by file name or by their words and letters."""
 import pathlib
 import re
 from collections.abc import Iterable
 
-# The most frequent short words, which a sentence seldom lacks; none is in two of these lists' neighbours often.
+# The most frequent short words of each language, which most sentences contain.
 WORDS = {'en': 'the of and to in is that it was for on are with his they at be this from', 'de':
          'der die und in den von zu das mit sich des auf für ist im dem nicht ein eine', 'fr':
          'de la le et les des en un du une que est pour qui dans sur avec il par', 'es':
@@ -11,7 +11,7 @@ WORDS = {'en': 'the of and to in is that it was for on are with his they at be t
          'di e il la che in un del per una sono con non della le si da gli', 'nl':
          'de van het een en in is dat op te zijn met voor niet aan er om', 'pt':
          'de a o que e do da em um para com não uma os no se na por mais'}
-# Letters that one language alone writes, or nearly so.
+# Letters used by one of the languages only, or nearly so.
 SCRIPTS = {'ko': '\uac00-\ud7a3', 'ja': '\u3040-\u30ff', 'zh': '\u4e00-\u9fff', 'ru': '\u0400-\u04ff',
            'el': '\u0370-\u03ff', 'ar': '\u0600-\u06ff', 'he': '\u0590-\u05ff', 'hi': '\u0900-\u097f',
            'th': '\u0e00-\u0e7f'}
@@ -19,14 +19,14 @@ _SUFFIX = re.compile(r'[._-]([a-z]{2})$')
 
 
 def of_name(path: str) -> str:
-    """The language a file is named for, as `train.en.gz`, or nothing."""
+    """Return the language in a file's name, such as `train.en.gz`, or nothing."""
     name = pathlib.PurePath(path).name.removesuffix('.gz').removesuffix('.txt').removesuffix('.sgm')
     found = _SUFFIX.search(name)
     return found[1] if found else ''
 
 
 def of_text(lines: Iterable[str]) -> str:
-    """The language most of the text is in, or nothing if none of those known here."""
+    """Return the language most of the text is in, or nothing if it is none of the known ones."""
     text = ' '.join(lines)[:1_000_000]
     for code, letters in SCRIPTS.items():
         if len(re.findall(f'[{letters}]', text)) > 0.2 * len(re.findall(r'\w', text)):

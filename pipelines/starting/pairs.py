@@ -1,4 +1,4 @@
-"""Looks at pairs of text: counts, lengths, languages, copies, and what is empty, damaged or without partner."""
+"""Inspect pairs of text: counts, lengths, languages, copies, and records that are empty, damaged or unpaired."""
 import collections
 import csv
 import io
@@ -17,27 +17,27 @@ from pipelines.starting import languages, recipes
 from pipelines.starting.findings import SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
 
 SMALL = 20_000  # pairs for the calibration
-LOOKED_AT = 200_000  # pairs that are looked at; of more, the first
+LOOKED_AT = 200_000  # most pairs inspected; of more, the first
 FEWEST = 10
-BY_HEART = 60  # pairs up to which none are held out: a tenth of them would test nothing
+BY_HEART = 60  # up to this many pairs none are held out, since a tenth would be too few to test
 MOST_DAMAGED, MOST_EMPTY = 0.2, 0.5
 _SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
-# Names of columns that are sources or targets, as tables of instructions and of translations have them.
+# Usual names of source and target columns in tables of instructions and of translations.
 _SOURCES = ('source', 'src', 'input', 'question', 'instruction', 'prompt', 'text')
 _TARGETS = ('target', 'tgt', 'output', 'response', 'answer', 'completion', 'translation', 'label')
 
 
 class _Table(NamedTuple):
-    """How a table is read: whether its first row names the columns, and what source and target are made of."""
+    """How a table is read: whether its first row names the columns, and the templates of source and target."""
     header: bool
     columns: dict[str, str]
 
 
 def look(paths: list[str]) -> Findings:
-    """Looks at files two by two, or at tables.
+    """Inspect pairs of files, or tables.
 
     Raises:
-      UserError: nothing could be learned from them.
+      UserError: nothing can be learned from them.
     """
     lists, table = _splits(paths), _table(paths)
     say(f'reading {", ".join(lists["train"])} …')
@@ -54,17 +54,17 @@ def look(paths: list[str]) -> Findings:
     if table.header:
         data['header'] = True, 'the first row names the columns'
     if table.columns:
-        data['columns'] = table.columns, 'what is learned from what'
+        data['columns'] = table.columns, 'templates of source and target'
     if damaged:
         data['max_dead_letters'] = round(min(0.5, 2 * damaged / len(read['train']) + 0.01), 3), 'some are damaged'
     if spaced := {*' '.join(row[1] for row in pairs[:1000])} & {*'0123456789'}:
-        data['split_digits'] = True, f'numbers as {min(spaced)} are copied digit by digit'
+        data['split_digits'] = True, f'numbers with digits such as {min(spaced)} are copied digit by digit'
     held = usable.get('test') or spread(pairs, max(1, examples['test']))
     baseline, words = _baseline(held, pairs)
     limit = round(baseline + max(1.0, 0.1 * baseline), 1)
     said = [f'{len(pairs):,} usable pairs of {len(read["train"]):,}, {sides[0] or "?"} to {sides[1] or "?"}'
             + (f'; {examples["validation"]:,} for validation and {examples["test"]:,} for the test.'),
-            'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the middle, '
+            'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the median, '
                                   f'{max(len(row[side].split()) for row in pairs):,} at most'
                                   for side, name in enumerate(('sources', 'targets'))) + '.',
             *_warnings(read['train'], pairs, damaged, copies)]
@@ -78,25 +78,25 @@ def look(paths: list[str]) -> Findings:
 
 
 def _splits(paths: list[str]) -> dict[str, list[str]]:
-    """What is for training, validation and the test, by the names of the files; those of no such name are training."""
+    """Sort files into training, validation and test by their names; files without such a name are for training."""
     lists: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
     for path in paths:
         words = re.findall('[a-z]+', pathlib.PurePath(path).name.lower())
         lists[next((_SPLITS[word] for word in words if word in _SPLITS), 'train')].append(path)
     if not lists['train']:
-        raise UserError(f'{", ".join(paths)}: by their names all are for validation or the test. Give files to train '
-                        'with, as train.en train.de.')
+        raise UserError(f'{", ".join(paths)}: by name all are for validation or the test. Give training files '
+                        'too, such as train.en train.de.')
     return lists
 
 
 def _table(paths: list[str]) -> _Table:
-    """How the tables among the files are read, by the first row of the first."""
+    """Return how the tables among the files are read, from the first row of the first one."""
     tables = [path for path in paths if path.removesuffix('.gz').endswith(('.csv', '.tsv'))]
     if not tables:
         return _Table(False, {})
     [source, *_] = text_files.sources('train', '', tables[:1])
     if not os.path.exists(tables[0]):
-        raise UserError(f'there is no file {tables[0]}.')
+        raise UserError(f'{tables[0]}: there is no such file. Check the path.')
     with open(tables[0], encoding='utf-8-sig', errors='replace', newline='') as file:
         first = file.readline()
     names = next(csv.reader(io.StringIO(first), delimiter='\t' if source.format == 'tsv' else ','), [])
@@ -108,7 +108,7 @@ def _table(paths: list[str]) -> _Table:
     if sources and targets:
         return _Table(True, {'source': ' '.join(f'{{{name}}}' for name in sources), 'target': f'{{{targets[0]}}}'})
     if len(names) < 2:
-        raise UserError(f'{tables[0]} has one column, and a source and a target are needed. Give a table of two '
+        raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Give a table of two '
                         'columns, or two files.')
     return _Table(False, {})
 
@@ -133,7 +133,7 @@ def _records(split: str, listed: list[str], table: _Table) -> Iterator[Record]:
 
 
 def _refuse(paths: list[str], read: list[Record], pairs: list) -> int:
-    """How many records cannot be read; refuses what nothing can be learned from."""
+    """Return how many records cannot be read; refuse data from which nothing can be learned."""
     where, bad = ', '.join(paths), [record for record in read if record.reason]
     if len(bad) > MOST_DAMAGED * len(read):
         raise UserError(f'{where}: {len(bad):,} of {len(read):,} records cannot be read, the first in line '
@@ -146,25 +146,25 @@ def _refuse(paths: list[str], read: list[Record], pairs: list) -> int:
                             'to learn. Fill the column, or name others in data.columns.')
     if len(pairs) < FEWEST:
         raise UserError(f'{where}: {len(pairs):,} usable pairs are too few to learn from. Give {FEWEST} or more to '
-                        'learn by heart, and a thousand or more for anything else.')
+                        'memorise them, and a thousand or more for anything else.')
     if len({row[1].strip() for row in pairs}) == 1:
         raise UserError(f'{where}: all targets are the same, {pairs[0][1][:60]!r}, so there is nothing to learn.')
     return len(bad)
 
 
 def _divided(lists: dict[str, list[str]], usable: dict[str, list]) -> tuple[dict[str, int], Keys]:
-    """How many examples each split has, and the keys that say so."""
+    """Return how many examples each split has, and the keys that define them."""
     count = len(usable['train'])
-    # A thousand test lines bound BLEU's chance to about 1; more take minutes to translate.
+    # With a thousand test lines chance is about 1 BLEU; more take minutes to translate.
     fraction = min(held_out_fraction(count), max(1_000 / count, 0.0005))
     by_heart = [split for split in ('validation', 'test') if not lists[split] and count <= BY_HEART]
     examples, keys = divided(lists | {split: lists['train'] for split in by_heart}, count,
                              lambda split: count if split in by_heart else len(usable[split]), fraction, 'source')
     data: Keys = {'module': ('data_prep.wmt', ''), 'train': (lists['train'], ''), **keys}
     for split in by_heart:
-        data[split] = lists['train'], 'the same: so few are learned by heart'
+        data[split] = lists['train'], 'the same: with so few pairs the model memorises them'
     if lists['test'] or count > BY_HEART:
-        data['remove_duplicates'] = True, 'no training pair is also in the test'
+        data['remove_duplicates'] = True, 'leaves training pairs out that are also in the test'
     return examples, data
 
 
@@ -174,25 +174,27 @@ def _language(paths: list[str], pairs: list, side: int) -> str:
 
 
 def _baseline(held: list, pairs: list) -> tuple[float, str]:
-    """The BLEU of the better of two answers that need no learning: the source itself, and the commonest target."""
+    """Return the BLEU of the better baseline, and its name: copying the source, or the most frequent target."""
     import sacrebleu
     references = [[row[1].strip() for row in held]]
     common = collections.Counter(row[1].strip() for row in pairs).most_common(1)[0][0]
     found = {'copying the source': [row[0].strip() for row in held],
-             'always answering the commonest target': [common] * len(held)}
+             'always the most frequent target': [common] * len(held)}
     scores = {words: sacrebleu.corpus_bleu(answers, references).score for words, answers in found.items()}
     best = max(scores, key=scores.__getitem__)
     return scores[best], best
 
 
 def _about_lengths(pairs: list) -> np.ndarray:
-    """About how many subwords the longer side of each pair has: of some thousand, a word has 1.5 and a character of
-    writing without blanks 0.7."""
+    """Estimate how many subwords the longer side of each pair has.
+
+    With some thousand subwords, a word has 1.5. Writing without spaces has 0.7 per character, but counts only as 0.3.
+    """
     return np.array([max(max(1.5 * len(text.split()), 0.3 * len(text)) for text in row[:2]) + 1 for row in pairs])
 
 
 def most_subwords(pairs: list) -> int:
-    """The largest vocabulary that such a text surely has: of each distinct word, one piece besides the letters."""
+    """Return a vocabulary size that the text certainly supports: one piece per distinct word, plus the letters."""
     text = ' '.join(text for row in spread(pairs, SMALL) for text in row[:2])
     letters, words = len(set(text)), len(set(text.split()))
     return max(letters + 50, int(0.5 * words) + letters) // 50 * 50 + 50
@@ -202,25 +204,25 @@ def _warnings(read: list[Record], pairs: list, damaged: int, copies: int) -> lis
     said = []
     if damaged:
         bad = next(record for record in read if record.reason)
-        said.append(f'{damaged:,} cannot be read, as line {bad.line:,} of {bad.file}: {bad.reason}. They become dead '
-                    'letters.')
+        said.append(f'{damaged:,} cannot be read, such as line {bad.line:,} of {bad.file}: {bad.reason}. They become '
+                    'dead letters.')
     if empty := len(read) - damaged - len(pairs):
         said.append(f'{empty:,} have an empty side and are left out.')
     if copies:
         said.append(f'{copies:,} are copies of an earlier pair.')
     if len(pairs) <= BY_HEART:
-        said.append('All are also asked in the test, which tells whether they are known and nothing else.')
+        said.append('The test repeats all of them, so it only shows whether they were memorised.')
     elif len(pairs) < 1_000:
-        said.append('So few pairs can be learned by heart, and little else: look at the answers in the report.')
+        said.append('So few pairs can be memorised, but hardly generalise: check the outputs in the report.')
     ratio = np.median([len(row[1]) / max(1, len(row[0])) for row in pairs])
     far = sum(not ratio / 4 < len(row[1]) / max(1, len(row[0])) < ratio * 4 for row in pairs)
     if far > 0.01 * len(pairs):
-        said.append(f'{far:,} have sides of very different lengths: see whether lines have moved.')
+        said.append(f'{far:,} have sides of very different lengths: check whether lines have shifted.')
     return said
 
 
 def _write_small(pairs: list, folder: str) -> dict[str, Any]:
-    """An even part of the pairs, as two files."""
+    """Write an even sample of the pairs as two files; return the keys of `data`."""
     some = spread(pairs, SMALL)
     for side, name in enumerate(('source', 'target')):
         lines = (' '.join(row[side].split()) + '\n' for row in some)

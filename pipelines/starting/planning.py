@@ -1,4 +1,4 @@
-"""Chooses the net, the batch and the steps that fit minutes and memory, from what was measured of the candidates."""
+"""Choose net, batch and steps that fit the minutes and memory, from measurements of the candidates."""
 import dataclasses
 import math
 from collections.abc import Callable
@@ -14,14 +14,14 @@ FEWEST_STEPS = 30
 
 
 class Rest(NamedTuple):
-    """What a whole run takes besides the training steps, measured on two cores of a Zen 4 beside other work.
+    """Cost of a run besides the training steps, measured on two cores of a Zen 4 with other work running.
 
     Attributes:
-      fixed: seconds of all stages but the steps: imports, Beam's start, export, TFMA, the fresh process, the push.
-      prepare: processor seconds to prepare the calibration's small data there, by which `fixed` is scaled to this
-        machine.
-      answer: seconds to answer a test example, over those of a training step for one example.
-      memory: gigabytes that evaluation takes beyond what the calibration held.
+      fixed: seconds of all stages without the steps: imports, Beam's start, export, TFMA, the fresh process, the push.
+      prepare: processor seconds that preparing the calibration's small data took there; `fixed` is scaled to this
+        machine by it.
+      answer: time to predict a test example, over that of a training step for one example.
+      memory: gigabytes that evaluation needs beyond the calibration's peak.
     """
     fixed: float
     prepare: float
@@ -35,14 +35,14 @@ REST = {'images': Rest(50, 5.0, 6.0, 0.05), 'pairs': Rest(60, 7.0, 20.0, 0.3),
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What was chosen, and what it is expected to take.
+    """The chosen plan and its expected cost.
 
     Attributes:
-      minutes, training: of the whole run, and of the steps alone, on this machine when it is idle.
-      cpu_minutes: of its processors.
-      memory: gigabytes.
-      passes: how often each training example is seen.
-      said: why, a sentence each.
+        minutes, training: of the whole run, and of the steps alone, on this machine when idle.
+        cpu_minutes: processor minutes.
+        memory: gigabytes.
+        passes: how often each training example is seen.
+        said: reasons, one sentence each.
     """
     candidate: Candidate
     sections: Sections
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def expected(self) -> str:
-        """What it is expected to take, in words."""
+        """Expected time and memory, as text."""
         if not self.cpu_minutes:  # nothing was measured
             return f'{self.minutes:.1f} minutes of training {self.where}, and {self.memory:.1f} GB'
         return (f'{self.minutes:.1f} minutes {self.where}, {self.training:.1f} of them training; '
@@ -66,10 +66,10 @@ class Plan:
 
 def choose(found: Findings, measure: Callable[[dict[str, dict[str, Any]]], Measured], minutes: float,
            memory: float) -> Plan:
-    """The largest net that sees the data often enough in the minutes and fits the memory; else the smallest.
+    """Choose the largest net that fits the memory and sees the data often enough in the minutes; else the smallest.
 
     Args:
-      measure: what a configuration's sections cost here.
+      measure: measures the cost of a configuration's sections here.
     """
     kept: tuple[Candidate, Measured] | None = None
     said, ratio = list[str](), 1.0
@@ -87,8 +87,8 @@ def choose(found: Findings, measure: Callable[[dict[str, dict[str, Any]]], Measu
         if kept is None or (fits and seen >= least):
             kept = candidate, cost
         if not fits or seen < least:
-            said.append(f'Larger: {candidate.words} would see each example {max(0, seen):.1f} times, and {least:.0f} '
-                        f'are worth its size.' if fits else
+            said.append(f'Larger: {candidate.words} would see each example only {max(0, seen):.1f} times, but needs '
+                        f'{least:.0f}.' if fits else
                         f'Larger: {candidate.words} needs {cost.memory:.1f} of {memory:g} GB.')
             break
     assert kept is not None
@@ -97,14 +97,14 @@ def choose(found: Findings, measure: Callable[[dict[str, dict[str, Any]]], Measu
 
 def _worth_trying(found: Findings, kept: tuple[Candidate, Measured], ratio: float, minutes: float,
                   least: float) -> bool:
-    """Whether a larger net may still see the data often enough: one seldom costs less than a fifth more."""
+    """Return whether a larger net may still see the data often enough; it rarely costs less than a fifth more."""
     _, cost = kept
     dearer = cost._replace(step=calibration.Seconds(*(part * max(1.2, 0.6 * ratio) for part in cost.step)))
     return _steps(found, dearer, minutes) * cost.per_step / found.examples['train'] >= least
 
 
 def overhead(found: Findings, cost: Measured) -> calibration.Seconds:
-    """What a run takes without its steps and validations."""
+    """Return the time of a run without its steps and validations."""
     rest, machine = REST[found.kind], cost.prepare.cpu / REST[found.kind].prepare
     more = sum(found.examples.values()) - found.small
     alone = rest.fixed * machine + max(0, more) * found.facts.get('seconds', 0)
@@ -114,13 +114,13 @@ def overhead(found: Findings, cost: Measured) -> calibration.Seconds:
 
 
 def _validation(found: Findings, cost: Measured) -> calibration.Seconds:
-    """What all validations take, with the last one of the averaged weights."""
+    """Return the time of all validations, including the last one with the averaged weights."""
     batches = (VALIDATIONS + 1) * math.ceil(found.examples['validation'] / cost.per_step)
     return calibration.Seconds(*(batches * part for part in cost.evaluation))
 
 
 def _steps(found: Findings, cost: Measured, minutes: float) -> int:
-    """Steps that fit the minutes; not positive if nothing does."""
+    """Return the number of steps that fit the minutes; not positive if none do."""
     return int((60 * minutes - overhead(found, cost).idle - _validation(found, cost).idle) / cost.step.idle)
 
 
@@ -130,8 +130,8 @@ def _planned(found: Findings, candidate: Candidate, cost: Measured, minutes: flo
     enough = math.ceil(most * found.examples['train'] / cost.per_step)
     steps = max(FEWEST_STEPS, min(possible, enough))
     if enough < possible:
-        said = [*said, f'Training ends before the {minutes:g} minutes: after {most:.0f} passes over the data more '
-                'teach little.']
+        said = [*said, f'Training ends before the {minutes:g} minutes, because more than {most:.0f} passes over the '
+                'data gain little.']
     if possible < FEWEST_STEPS:
         said = [*said, f'{minutes:g} minutes leave no time to train; {FEWEST_STEPS} steps only show that everything '
                 'works. Give more --minutes.']
@@ -148,19 +148,19 @@ def _planned(found: Findings, candidate: Candidate, cost: Measured, minutes: flo
 
 
 def in_parts(steps: int) -> int:
-    """So many steps or a few less, as checkpoints and validations divide them."""
+    """Round steps down to a multiple that checkpoints and validations divide evenly."""
     return max(CHECKPOINTS, steps // CHECKPOINTS * CHECKPOINTS)
 
 
 def training(steps: int, passes: float) -> Sections:
-    """The section `train`."""
+    """Return the section `train`."""
     return {'train': {
         'steps': (steps, f'{passes:.0f} passes over the training data'), 'precision': (precision(), ''),
         'log_every': (steps // CHECKPOINTS, ''), 'checkpoint_every': (steps // CHECKPOINTS, ''),
         'validate_every': (steps // VALIDATIONS, ''),
-        'average_checkpoints': (AVERAGED, 'the mean of the last ones is exported')}}
+        'average_checkpoints': (AVERAGED, 'the mean of the last checkpoints is exported')}}
 
 
 def precision() -> str:
-    """bfloat16 where the processor has its products, which halve a step's time; else float32."""
+    """Return bfloat16 if the processor has its matrix products, which halve a step's time; else float32."""
     return 'bfloat16' if 'avx512_bf16' in machine.cpu()[1] else 'float32'

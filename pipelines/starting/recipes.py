@@ -1,6 +1,6 @@
-"""Recipes by task and size of the data: nets from small to large, batches, dropout, and how much training is enough.
+"""Recipes by task and data size: nets from small to large, batches, dropout, and how much training is enough.
 
-The rules of learning are those of `preset: own_data` of each paper's module; here is what depends on the data.
+Learning rates and schedules are those of `preset: own_data` of each paper's module; these recipes depend on the data.
 """
 import math
 from collections.abc import Iterator
@@ -11,31 +11,31 @@ import numpy as np
 from pipelines.starting.findings import Candidate, Findings, Keys, Sections, merged
 
 POOL = '2x2 maxpool, /2'
-# PReLU nets in the notation of He et al.'s tables, of maps of about 32 x 32 that a stem leaves. The last is that of
-# `prelu_cifar10`, which reached 13.9% error on CIFAR-10.
+# PReLU nets in the notation of He et al.'s tables, on the maps of about 32 x 32 that a stem outputs. The last is the
+# net of `prelu_cifar10`, which reached 13.9% error on CIFAR-10.
 BODIES: dict[str, tuple[list[str], int]] = {  # name -> layers, units of the dense one
     'three narrow convolutions': (['3x3, 16', POOL, '3x3, 32', POOL, '3x3, 64'], 64),
     'three convolutions': (['3x3, 32', POOL, '3x3, 64', POOL, '3x3, 128'], 128),
     'five convolutions': (['3x3, 64', POOL, '3x3, 128', '3x3, 128', POOL, '3x3, 256', '3x3, 256'], 256)}
-# What reduces a crop to those maps: crop -> layers.
+# Stems, which reduce a crop to those maps: crop -> layers.
 STEMS: dict[int, list[str]] = {
     16: [], 24: [], 32: [], 48: ['3x3, 32', POOL], 64: ['3x3, 32, /2'],
     96: ['7x7, 32, /2', POOL], 128: ['7x7, 32, /2', POOL], 224: ['7x7, 64, /2', POOL]}
-# Crops and nets for images of more than `SMALL_SIDE` pixels, by what a step costs; smaller ones are seen whole.
+# Crops and nets for images of more than `SMALL_SIDE` pixels, by the cost of a step; smaller images are seen whole.
 SMALL_SIDE = 56
 LADDER = [(48, 'three narrow convolutions'), (64, 'three narrow convolutions'), (64, 'three convolutions'),
           (96, 'three convolutions'), (128, 'three convolutions'), (128, 'five convolutions'),
           (224, 'five convolutions')]
-ZOOM = 1.25  # crops are taken of an image whose shorter side is up to so many times as long
+ZOOM = 1.25  # the shorter side of an image is up to this many times a crop's side
 
 
 class Amount(NamedTuple):
-    """A row of a table by the number of training examples: the first row with at least as many counts."""
+    """A row of a table by number of training examples; the first row whose `up_to` is large enough applies."""
     up_to: float
     values: dict[str, Any]
 
 
-# Dropout by data size: half of the units where an image is seen hundreds of times.
+# Dropout by data size: one half if each image is seen hundreds of times.
 IMAGES = [Amount(300, {'rows': 16, 'dropout': 0.5, 'learning_rate': 0.02}),
           Amount(3_000, {'rows': 32, 'dropout': 0.5, 'learning_rate': 0.02}),
           Amount(30_000, {'rows': 64, 'dropout': 0.4, 'learning_rate': 0.03}),
@@ -45,9 +45,9 @@ IMAGES = [Amount(300, {'rows': 16, 'dropout': 0.5, 'learning_rate': 0.02}),
 TRANSFORMERS = [{'N': 2, 'd_model': 128, 'd_ff': 256, 'h': 4}, {'N': 4, 'd_model': 128, 'd_ff': 256, 'h': 4},
                 {'N': 3, 'd_model': 256, 'd_ff': 1024, 'h': 4},
                 {'N': 6, 'd_model': 256, 'd_ff': 1024, 'h': 4}, {'N': 6, 'd_model': 512, 'd_ff': 2048, 'h': 8}]
-# By training pairs; a batch of fewer tokens makes more steps of a small corpus. `nets`: how many of the above are worth
-# trying, however fast the machine is.
-PAIRS = [Amount(60, {'tokens': 1024, 'vocab_size': 700, 'P_drop': 0.0, 'nets': 1}),  # learned by heart
+# By training pairs. A batch of fewer tokens allows more steps on a small corpus. `nets`: how many of the nets above are
+# worth trying, however fast the machine is.
+PAIRS = [Amount(60, {'tokens': 1024, 'vocab_size': 700, 'P_drop': 0.0, 'nets': 1}),  # memorised
          Amount(2_000, {'tokens': 1024, 'vocab_size': 1000, 'P_drop': 0.3, 'nets': 2}),
          Amount(10_000, {'tokens': 2048, 'vocab_size': 3000, 'P_drop': 0.3, 'nets': 3}),
          Amount(100_000, {'tokens': 4096, 'vocab_size': 8000, 'P_drop': 0.3, 'nets': 4}),
@@ -57,8 +57,8 @@ TREES = [Amount(2_000, {'tokens': 2048, 'vocab_size': 2000, 'P_drop': 0.2, 'nets
          Amount(10_000, {'tokens': 2048, 'vocab_size': 3000, 'P_drop': 0.2, 'nets': 3}),
          Amount(math.inf, {'tokens': 4096, 'vocab_size': 8000, 'P_drop': 0.1, 'nets': 5})]
 
-# Examples that training must see before a larger net is worth its time, and beyond which more passes teach nothing new:
-# passes over so many examples. In between the logarithms are interpolated.
+# Passes over the data that a net needs before a larger one is worth its time, and beyond which more passes gain
+# little, by number of examples. Values in between are interpolated logarithmically.
 PASSES = {'images': ((200, 100, 400), (1_000, 60, 200), (10_000, 20, 80), (50_000, 8, 60), (1_000_000, 10, 60)),
           'pairs': ((20, 200, 800), (1_000, 60, 150), (5_000, 40, 100), (30_000, 15, 60), (1_000_000, 3, 20),
                     (5_000_000, 2, 10)),
@@ -66,26 +66,26 @@ PASSES = {'images': ((200, 100, 400), (1_000, 60, 200), (10_000, 20, 80), (50_00
           'tryon': ((100, 40, 400), (1_000, 10, 100), (12_000, 4, 60))}
 
 
-# Lengths that buckets have: of so large a share of the examples, in multiples of so much. Each costs a trace, and the
-# last few that are longer get one of their own.
+# Bucket lengths: the quantiles at these shares of the examples, rounded up to these multiples. Each bucket costs a
+# trace, and the few longest examples get one of their own.
 BUCKETS = {'pairs': ((0.4, 0.75, 0.95, 0.997), 2), 'trees': ((0.2, 0.45, 0.7, 0.9, 0.99), 8)}
-LONGEST = 256  # subwords; of what is longer few are learned from
+LONGEST = 256  # subwords; longer examples are dropped
 
 
 def buckets(kind: str, lengths: np.ndarray) -> list[int]:
-    """The lengths of buckets for examples of these lengths, in subwords."""
+    """Return bucket lengths for examples of these lengths, in subwords."""
     shares, multiple = BUCKETS[kind]
     return sorted({max(8, int(min(LONGEST, multiple * np.ceil(np.quantile(lengths, share) / multiple))))
                    for share in shares})
 
 
 def row(table: list[Amount], examples: int) -> dict[str, Any]:
-    """The values of a table for so many training examples."""
+    """Return a table's values for this many training examples."""
     return next(amount.values for amount in table if examples <= amount.up_to)
 
 
 def passes(kind: str, examples: int) -> tuple[float, float]:
-    """How often a net should see each example at least, before a larger one is tried, and at most."""
+    """Return how often a net should see each example: at least, before a larger net is tried, and at most."""
     points = PASSES[kind]
     x = min(max(examples, points[0][0]), points[-1][0])
     for (low, *lows), (high, *highs) in zip(points, points[1:]):
@@ -97,7 +97,7 @@ def passes(kind: str, examples: int) -> tuple[float, float]:
 
 
 def candidates(found: Findings) -> Iterator[Candidate]:
-    """The nets to try on this data, from small to large."""
+    """Yield the nets to try on this data, from small to large."""
     return {'images': _nets, 'pairs': _transformers, 'trees': _parsers, 'tryon': _try_on}[found.kind](found)
 
 
@@ -127,15 +127,15 @@ def _net(found: Findings, amount: dict[str, Any], crop: int, name: str) -> Candi
         views['flips'] = False, ''
     return Candidate(f'a PReLU net of {name}, at {crop} pixels', {
         'input': {
-            'rows': (amount['rows'], 'images a batch'), 'crop': (crop, 'pixels a side that the net sees of an image,'),
-            'scales': ([crop, round(ZOOM * crop)], 'whose shorter side is drawn between these'),
-            'flip': (not grey, 'mirrors half of the images; false where left and right matter, as for letters'),
-            'colour': (0.0 if grey else 0.1, 'alters colours as Krizhevsky et al. 4.1'),
-            'mean': ('rgb', ''), 'standardise': (True, 'standardises levels; without it rates as these are NaN soon')},
+            'rows': (amount['rows'], 'images per batch'), 'crop': (crop, 'side in pixels of the crops the net sees,'),
+            'scales': ([crop, round(ZOOM * crop)], 'range of the rescaled shorter side'),
+            'flip': (not grey, 'mirrors half of the images; false where left and right matter, as in letters'),
+            'colour': (0.0 if grey else 0.1, 'colour augmentation of Krizhevsky et al. 4.1'),
+            'mean': ('rgb', ''), 'standardise': (True, 'standardises levels; without it these rates soon give NaN')},
         'model': {
-            'module': ('keras_models.prelu_net', 'or vgg, alexnet, without layers'),
-            'preset': ('own_data', 'rises and falls with the run, clips gradients, smooths labels; or paper'),
-            'layers': (layers, ''), 'learning_rate': (amount['learning_rate'], 'the highest'),
+            'module': ('keras_models.prelu_net', 'or vgg or alexnet, without layers'),
+            'preset': ('own_data', 'rate rises and falls with the run, gradients clipped, labels smoothed; or paper'),
+            'layers': (layers, ''), 'learning_rate': (amount['learning_rate'], 'peak learning rate'),
             'dropout': (amount['dropout'], f'for {found.examples["train"]:,} training images')},
         'inference': views}, amount['rows'])
 
@@ -147,7 +147,7 @@ def _transformers(found: Findings) -> Iterator[Candidate]:
 def _parsers(found: Findings) -> Iterator[Candidate]:
     yield from _sequence(found, row(TREES, found.examples['train']), {
         'inference': {'alpha': (0.3, ''), 'extra_length': (300, 'a tree is longer than its sentence')},
-        'model': {'norm': ('pre', 'long outputs train more stably so')}})
+        'model': {'norm': ('pre', 'trains more stably on long outputs')}})
 
 
 def _sequence(found: Findings, amount: dict[str, Any], more: Sections) -> Iterator[Candidate]:
@@ -156,21 +156,21 @@ def _sequence(found: Findings, amount: dict[str, Any], more: Sections) -> Iterat
     tokens = max(amount['tokens'], rows_of_longest)
     for net in TRANSFORMERS[:amount['nets']]:
         model: Keys = {'module': ('keras_models.transformer', ''),
-                       'preset': ('own_data', 'the rate rises and falls with the run, gradients are clipped; or paper')}
+                       'preset': ('own_data', 'rate rises and falls with the run, gradients clipped; or paper')}
         model |= {key: (value, '') for key, value in net.items()}
         model['P_drop'] = amount['P_drop'], f'dropout, for {found.examples["train"]:,} training examples'
         yield Candidate(
             'a Transformer of {N} + {N} layers, {d_model} wide'.format(**net),
             merged({'data': {'vocab_size': (vocabulary, 'subwords')},
                     'input': {'buckets': (buckets, 'lengths in subwords; one compiled shape each'),
-                              'tokens': (tokens, 'about so many a batch, on either side')},
+                              'tokens': (tokens, 'about this many per batch, on either side')},
                     'model': model}, more), tokens)
 
 
-# VITON-HD's networks by the share of their width, and the height of an image.
+# VITON-HD's networks, by share of their width and image height.
 TRY_ON = ((0.25, 192), (0.25, 256), (0.5, 256), (0.5, 512))
-_SIDES = 64  # that sides are a multiple of: ALIAS doubles its maps so often, and what is half as large halves them
-_SQUEEZED = 0.08  # by which people may become narrower or wider
+_SIDES = 64  # sides are multiples of this, because ALIAS doubles its maps that often and half-size inputs halve them
+_SQUEEZED = 0.08  # largest change of people's aspect ratio
 
 
 def _try_on(found: Findings) -> Iterator[Candidate]:
@@ -185,12 +185,12 @@ def _try_on(found: Findings) -> Iterator[Candidate]:
         done.append((share, size))
         yield Candidate(
             f"VITON-HD's three networks at {share:g} of their width, {size[0]} x {size[1]} pixels", {
-                'input': {'rows': (4, 'people a batch'), 'size': (size, 'height and width'),
+                'input': {'rows': (4, 'people per batch'), 'size': (size, 'height and width'),
                           'flip': (True, 'mirrors half of the people')},
                 'model': {'module': ('keras_models.viton.try_on', ''),
-                          'low': ([side // 2 for side in size], 'where the parse is predicted and garments are warped'),
+                          'low': ([side // 2 for side in size], 'size of predicted parses and warped garments'),
                           'segmentation': ({'width': share, 'learning_rate': 1e-3}, ''),
                           'geometric_matching': ({'width': min(1.0, 2 * share), 'learning_rate': 3e-4}, ''),
                           'alias': ({'width': share, 'learning_rate': 1e-3, 'beta_1': 0.5, 'beta_2': 0.999,
                                      'lambda_L1': 50, 'lambda_percept': 0},
-                                    'L1 in place of the perceptual loss, which needs the weights of others')}}, 4)
+                                    'L1 instead of the perceptual loss, which needs published weights')}}, 4)

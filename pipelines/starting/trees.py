@@ -1,4 +1,4 @@
-"""Looks at constituency trees: counts, lengths, copies, and what is no tree and why."""
+"""Inspect constituency trees: counts, lengths, copies, and records that are not trees with the reason."""
 import os
 import shutil
 import tempfile
@@ -13,45 +13,45 @@ from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, 
 from pipelines.starting.pairs import MOST_DAMAGED, most_subwords
 
 FEWEST = 50
-LOOKED_AT = 50_000  # trees that are read; of more, the first
-SMALL = 3_000  # trees for the calibration, about
-SCORED = 300  # of them the baseline is computed by
+LOOKED_AT = 50_000  # most trees read; of more, the first
+SMALL = 3_000  # trees for the calibration, approximately
+SCORED = 300  # trees on which the baseline is computed
 
 
 def look(paths: list[str]) -> Findings:
-    """Looks at files, folders or archives of trees in brackets.
+    """Inspect files, folders or archives of trees in brackets.
 
     Raises:
-      UserError: nothing could be learned from them.
+      UserError: nothing can be learned from them.
     """
     say(f'reading {", ".join(paths)} …')
     rows, reasons, files = _read(paths)
     total = len(rows) + len(reasons)
     if len(reasons) > MOST_DAMAGED * total:
-        raise UserError(f'{reasons[0]}; {len(reasons):,} of {total:,} records are no trees. Give files in Penn '
-                        'Treebank brackets, as (S (NP (DT the) (NN cat)) (VP (VBZ sits))).')
+        raise UserError(f'{reasons[0]}; {len(reasons):,} of {total:,} records are not trees. Give files in Penn '
+                        'Treebank brackets, such as (S (NP (DT the) (NN cat)) (VP (VBZ sits))).')
     if len(rows) < FEWEST:
-        raise UserError(f'{", ".join(paths)}: {len(rows):,} trees are too few to learn from and to test with. Give '
-                        f'{FEWEST} or more; a thousand is a good beginning.')
+        raise UserError(f'{", ".join(paths)}: {len(rows):,} trees are too few to train and test with. Give '
+                        f'{FEWEST} or more; a thousand is a good start.')
     fraction = held_out_fraction(len(rows))
     held = round(len(rows) * fraction)
     examples = {'train': len(rows) - 2 * held, 'validation': held, 'test': held}
-    # By whole files a fraction of a few is a matter of luck.
+    # With few files, a fraction of whole files varies too much.
     by = 'file' if files >= 100 else 'tree'
     data: Keys = {'module': ('data_prep.treebank', ''), 'train': (paths, ''),
                   'validation_fraction': (fraction, f'split off by a hash, whole {by}s'),
                   'test_fraction': (fraction, ''),
-                  'split_by': (by, ''), 'remove_duplicates': (True, 'no training tree is also in the test'),
-                  'tags': ('keep', 'parts of speech are learned, too; or XX')}
+                  'split_by': (by, ''), 'remove_duplicates': (True, 'leaves out training trees of the test'),
+                  'tags': ('keep', 'parts of speech are learned too; or XX')}
     if reasons:
-        data['max_dead_letters'] = round(min(0.5, 2 * len(reasons) / total + 0.01), 3), 'some are no trees'
+        data['max_dead_letters'] = round(min(0.5, 2 * len(reasons) / total + 0.01), 3), 'some are not trees'
     words = np.array([row[0].count(' ') + 1 for row in rows])
     baseline = _right_branching(spread(rows, SCORED))
     limit = round(baseline + max(1.0, 0.1 * baseline), 1)
-    said = [f'{len(rows):,} trees in {files:,} files, {np.median(words):.0f} words in the middle, {words.max():,} at '
+    said = [f'{len(rows):,} trees in {files:,} files, {np.median(words):.0f} words in the median, {words.max():,} at '
             'most.']
     if reasons:
-        said.append(f'{len(reasons):,} records are no trees, as {reasons[0]}. They become dead letters.')
+        said.append(f'{len(reasons):,} records are not trees, such as {reasons[0]}. They become dead letters.')
     if copies := len(rows) - len({row[:2] for row in rows}):
         said.append(f'{copies:,} are copies of an earlier tree.')
     return Findings(
@@ -70,7 +70,7 @@ def _config(paths: list[str]) -> treebank.Config:
 
 
 def _read(paths: list[str]) -> tuple[list[tuple[str, ...]], list[str], int]:
-    """Words, linear form and kind of every tree; reasons why others are none; and how many files there are."""
+    """Return words, linear form and kind of every tree; why others are not trees; and the number of files."""
     rows, reasons, names, config = list[tuple[str, ...]](), list[str](), set[str](), _config(paths)
     tree_files.look_for(tree_files.Source('train', path) for path in paths)
     for path in paths:
@@ -88,7 +88,7 @@ def _read(paths: list[str]) -> tuple[list[tuple[str, ...]], list[str], int]:
 
 
 def _right_branching(rows: list[tuple[str, ...]]) -> float:
-    """F1 of the tree that branches to the right, by evalb's rules."""
+    """Return the F1 of the right-branching baseline by evalb's rules."""
     import tensorflow as tf
 
     from data_prep.trees import tree_graph
@@ -100,12 +100,12 @@ def _right_branching(rows: list[tuple[str, ...]]) -> float:
 
 
 def _about_lengths(rows: list[tuple[str, ...]]) -> np.ndarray:
-    """About how many subwords linear forms have, whose brackets and words are one or little more each."""
+    """Estimate how many subwords linear forms have; each bracket and word has one or a few."""
     return np.array([len(row[1].split()) + 0.3 * (row[0].count(' ') + 1) for row in rows])
 
 
 def _write_small(paths: list[str], files: int, count: int, folder: str) -> dict[str, Any]:
-    """Some of the files, as many as hold enough trees; an archive is taken as it is."""
+    """Choose files that hold enough trees, or the whole archive; return the keys of `data`."""
     found = [name for path in paths for name in tree_files.outermost(path)]
     some = spread(found, max(1, round(len(found) * min(1, SMALL / count)))) if len(found) == files else found
     listed = []

@@ -1,4 +1,4 @@
-"""Looks at people and garments laid out as VITON-HD's data: who wears what, sizes, and what is missing."""
+"""Inspect people and garments in VITON-HD's layout: who wears what, sizes, and missing files."""
 import collections
 import os
 import pathlib
@@ -10,19 +10,19 @@ from data_prep.people import pairs_files
 from pipelines.starting.findings import Findings, Keys, commonest, divided, held_out_fraction, say, spread
 
 FEWEST = 20
-LOOKED_AT = 200  # samples whose files are read
+LOOKED_AT = 200  # most samples whose files are read
 SMALL = 24
 MOST_DAMAGED = 0.5
 
 
 def look(paths: list[str]) -> Findings:
-    """Looks at a folder of people and garments.
+    """Inspect a folder of people and garments.
 
     Raises:
-      UserError: nothing could be learned from them.
+      UserError: nothing can be learned from them.
     """
     if len(paths) > 1:
-        raise UserError('tryon takes one folder, which holds *_pairs.txt and the folders they speak of.')
+        raise UserError('tryon takes one folder. Give the one that holds *_pairs.txt and the folders they refer to.')
     [root] = paths
     lists = _lists(root)
     say(f'reading {", ".join(lists["train"])} …')
@@ -36,8 +36,8 @@ def look(paths: list[str]) -> Findings:
     bad, looked = sum(map(len, reasons.values())), min(LOOKED_AT, len(people))
     if bad > MOST_DAMAGED * looked:
         reason, name = commonest(reasons)
-        raise UserError(f'{bad:,} of {looked:,} samples cannot be used; most of them, as {name}: {reason}. See '
-                        'docs/tasks/tryon.md for how the folder is laid out.')
+        raise UserError(f'{bad:,} of {looked:,} samples cannot be used; most of them, such as {name}: {reason}. See '
+                        'docs/tasks/tryon.md for the layout of the folder.')
     size, _ = collections.Counter(sizes).most_common(1)[0]
     examples, keys = divided(lists, len(people), lambda split: sum(
         1 for path in lists[split] for _ in pairs_files.pairs(path)), held_out_fraction(len(people)), 'name')
@@ -46,36 +46,36 @@ def look(paths: list[str]) -> Findings:
         data['max_dead_letters'] = round(min(0.9, 2 * bad / looked + 0.05), 3), 'some are incomplete'
     said = [f'{len(people):,} people with a garment, most of {size[0]:,} x {size[1]:,} pixels.']
     if len(set(sizes)) > 1:
-        said.append(f'{len(set(sizes)):,} sizes; all must be of one to be learned together.')
+        said.append(f'{len(set(sizes)):,} sizes; all images must have the same size to be trained on together.')
     if bad:
         reason, name = commonest(reasons)
-        said.append(f'{bad:,} of {looked:,} looked at are incomplete, as {name}: {reason}.')
+        said.append(f'{bad:,} of {looked:,} inspected samples are incomplete, such as {name}: {reason}.')
     if len(people) < 1_000:
-        said.append('So few people show whether everything works; faces and hands take thousands.')
+        said.append('So few people only show whether everything works; learning faces and hands takes thousands.')
     return Findings(
         'tryon', said, examples,
         {'data': data, 'export': {'warmup_requests': (1, '')},
          'evaluate': {'batch_size': (1, ''), 'thresholds': (
              {'ssim': {'min': 0.5}}, "a first bound; the report has the pasted garment's own SSIM to beat")}},
-        'ssim', 0.5, 'nobody: the report measures the pasted garment',
+        'ssim', 0.5, 'no baseline here: the report measures the pasted garment',
         lambda folder: _small(lists, people, folder), min(SMALL, len(people)), 'PAIRS_FILE',
         {'size': size, 'seconds': 0.05})
 
 
 def _lists(root: str) -> dict[str, list[str]]:
-    """The pairs files of a folder, by what they are for."""
+    """Return the pairs files of a folder by split."""
     found: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
     for path in sorted(str(path) for path in pathlib.Path(root).glob('*pairs*.txt')):
         name = os.path.basename(path)
         found['test' if 'test' in name else 'validation' if 'val' in name else 'train'].append(path)
     if not found['train']:
-        raise UserError(f'{root} has no train_pairs.txt, which names a person and a garment a line. Write one; '
-                        'docs/tasks/tryon.md says how the folder is laid out.')
+        raise UserError(f'{root} has no train_pairs.txt, which names a person and a garment per line. Write one; '
+                        'docs/tasks/tryon.md describes the layout of the folder.')
     return found
 
 
 def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, int]], dict[str, list[str]]]:
-    """Heights and widths of people whose files are all there, and why others cannot be used."""
+    """Return height and width of people whose files are complete, and the reasons why others cannot be used."""
     sizes, reasons = list[tuple[int, int]](), dict[str, list[str]]()
     for person in people:
         try:
@@ -89,7 +89,7 @@ def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, 
 
 
 def _small(lists: dict[str, list[str]], people: list[str], folder: str) -> dict[str, Any]:
-    """A pairs file of some of the people, beside links to the folders it speaks of."""
+    """Write a pairs file of some people beside links to the folders it refers to; return the keys of `data`."""
     real = pathlib.Path(pairs_files.root(lists['train'][0])).absolute()
     for entry in real.iterdir():
         if entry.is_dir():

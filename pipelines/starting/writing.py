@@ -1,4 +1,4 @@
-"""Writes a configuration as people do: a head that says what it is, and beside a key why it has its value."""
+"""Write a configuration as people do: a descriptive head, and a reason beside each key's value."""
 import textwrap
 
 from pipelines.core.flow import flow
@@ -6,17 +6,17 @@ from pipelines.starting.findings import Findings, Keys
 from pipelines.starting.planning import Plan
 
 WIDTH = 100
-COMMENT = 36  # column at which comments begin, where the value ends before it
+COMMENT = 36  # column of comments, if the value is short enough
 
 
 def text(found: Findings, plan: Plan, command: str, minutes: float, memory: float) -> str:
-    """The configuration file, which `pipelines.run --config` takes as it is."""
+    """Return the configuration file, ready for `pipelines.run --config`."""
     baseline = f'{found.metric} {found.baseline:.3g} by {found.baseline_words}'
     head = [f'Written by: {command}', '', *(f'Data: {sentence}' if n == 0 else sentence
                                              for n, sentence in enumerate(found.said)), '',
             f'Chosen for {minutes:g} minutes and {memory:g} GB: {plan.candidate.words}, {plan.steps:,} steps, '
             f'{plan.passes:.0f} passes over the training data.', *plan.said,
-            f'Expect: {plan.expected}. To beat: {baseline}; the gate asks for more than that.', '',
+            f'Expect: {plan.expected}. To beat: {baseline}; the gate requires more than that.', '',
             "Next: python -m pipelines.run --config FILE, which ends in a report with what to do next. "
             '--set model.preset=paper --explain shows the paper\'s rules beside these.']
     lines = []

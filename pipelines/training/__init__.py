@@ -1,1 +1,1 @@
-"""What trains a model: so far, what is said when a loss is not finite."""
+"""Training: the trainer, its loop, checkpoints, devices and learning by play."""

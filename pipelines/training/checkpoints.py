@@ -1,10 +1,10 @@
-"""Checkpoints: which of a run's are whole; and weights by name: what they hold, whether they fit, and their mean.
+"""Write, verify and restore checkpoints; read, compare and average weights by name.
 
-    <run>/checkpoints/ckpt-20.index, ckpt-20.data-00000-of-00001    TensorFlow's own
-    <run>/checkpoints/ckpt-20.sha256                                their hashes, written after them
-    <run>/checkpoints/damaged-ckpt-30.…                             one that differs from its hashes, set aside
+    <run>/checkpoints/ckpt-20.index, ckpt-20.data-00000-of-00001    TensorFlow's own files
+    <run>/checkpoints/ckpt-20.sha256                                their hashes, written last
+    <run>/checkpoints/damaged-ckpt-30.…                             a checkpoint that fails its hashes, set aside
 
-A checkpoint counts by its hashes: a write that was killed left none, and a byte that changed since then is found.
+A checkpoint is valid only with matching hashes: an interrupted write has none, and a later change is detected.
 """
 import json
 import os
@@ -30,27 +30,27 @@ _SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
 
 
 def write(checkpoint: tf.train.Checkpoint, folder: str, step: int, keep: int) -> str:
-    """Writes `<folder>/ckpt-<step>`, then the hashes by which it counts; the newest `keep` stay, this one among them.
+    """Write `<folder>/ckpt-<step>`, then its hashes; keep the newest `keep` checkpoints, including this one.
 
-    Killed anywhere in between, or refused by a full disk, it leaves the one before as it was.
+    If this is killed at any point, or the disk is full, the previous checkpoint stays valid.
 
     Returns:
-      The checkpoint's path, as TensorFlow names it.
+      The checkpoint's path prefix, as TensorFlow names it.
     """
     path = os.path.join(folder, f'ckpt-{step}')
-    _tidy(folder, keep)  # a killed write left what takes this one's room
+    _tidy(folder, keep)  # free the space of interrupted writes
     try:
         checkpoint.write(path)
         records.write_atomically(path + HASHES, json.dumps(_hashes(path), indent=1).encode())
     finally:
         _tidy(folder, keep)
-    # Where TensorFlow's own tools look for the newest; here the hashes tell.
+    # TensorFlow's own tools find the newest checkpoint here; this project goes by the hashes.
     records.write_atomically(os.path.join(folder, 'checkpoint'), f'model_checkpoint_path: "ckpt-{step}"\n'.encode())
     return path
 
 
 def present(folder: str) -> list[str]:
-    """The checkpoints in a folder that were written to the end, oldest first."""
+    """Return the completely written checkpoints in a folder, oldest first."""
     return sorted((path for path, suffix in _files(folder) if suffix == HASHES), key=step_of)
 
 
@@ -59,9 +59,9 @@ def step_of(path: str) -> int:
 
 
 def newest_intact(folders: Sequence[str], count: int) -> list[str]:
-    """The newest `count` checkpoints whose files are those that were written, oldest first.
+    """Return the newest `count` checkpoints whose files match their hashes, oldest first.
 
-    Each that is met on the way and is not is named in a printed line, with what is wrong, and set aside.
+    Each damaged one found on the way is reported in a printed line and set aside.
     """
     paths = {path for folder in folders for path, suffix in _files(folder) if suffix in ('.index', HASHES)}
     found: list[str] = []
@@ -77,20 +77,20 @@ def newest_intact(folders: Sequence[str], count: int) -> list[str]:
 
 def _set_aside(path: str, wrong: str) -> None:
     folder, name = os.path.split(path)
-    print(f'{path} is not used: {wrong}; it is set aside as damaged-{name}, and the one before is used.', flush=True)
+    print(f'{path} is damaged: {wrong}. It is set aside as damaged-{name}, and the one before is used.', flush=True)
     for other, suffix in _files(folder):
         if other == path and _SUFFIXES.fullmatch(suffix):
             tf.io.gfile.rename(path + suffix, os.path.join(folder, f'damaged-{name}{suffix}'), overwrite=True)
 
 
 def _damage(path: str) -> str | None:
-    """What is wrong with a checkpoint's files, in words; reads all of them."""
+    """Describe what is wrong with a checkpoint's files, all of which are read; None if they are intact."""
     name = os.path.basename(path) + HASHES
     try:
         with tf.io.gfile.GFile(path + HASHES, 'rb') as file:
             written = dict(json.loads(file.read()))
     except tf.errors.NotFoundError:
-        return f'there is no {name}, as it was not written to the end'
+        return f'{name} is missing, so the write was interrupted'
     except (ValueError, TypeError):
         return f'{name} cannot be read'
     found = _hashes(path)
@@ -98,26 +98,26 @@ def _damage(path: str) -> str | None:
         if file not in found:
             return f'{file} is missing'
         if written.get(file) != found[file]:
-            return f'{file} is not the file that was written (SHA-256 differs)'
+            return f'{file} has changed since it was written (its SHA-256 differs)'
     return None
 
 
 def _hashes(path: str) -> dict[str, str]:
-    """SHA-256 of a checkpoint's files, by name."""
+    """Return the SHA-256 of a checkpoint's files by name."""
     return {os.path.basename(path) + suffix: files.sha256(path + suffix)[0]
             for other, suffix in sorted(_files(os.path.dirname(path)))
             if other == path and suffix != HASHES and _SUFFIXES.fullmatch(suffix)}
 
 
 def _files(folder: str) -> list[tuple[str, str]]:
-    """All that belongs to checkpoints in a folder, and what killed writes left of any, as (checkpoint, suffix)."""
+    """Return all files of checkpoints in a folder, including those of interrupted writes, as (checkpoint, suffix)."""
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     return [(os.path.join(folder, match[1]), match[2]) for name in names
             if (match := re.fullmatch(r'(ckpt-[0-9]+|checkpoint\.tmp)(.*)', name.rstrip('/')))]
 
 
 def _tidy(folder: str, keep: int) -> None:
-    """Removes what killed writes left, and all but the newest checkpoints: their hashes first, by which they count."""
+    """Remove interrupted writes and all but the newest checkpoints; their hashes go first, so none looks intact."""
     kept = present(folder)[-keep:]
     for path, suffix in sorted(_files(folder), key=lambda file: (file[1] != HASHES, file)):
         if path not in kept or not _SUFFIXES.fullmatch(suffix):
@@ -126,20 +126,20 @@ def _tidy(folder: str, keep: int) -> None:
 
 
 def save(nets: dict[str, keras.Model], path: str) -> None:
-    """Writes the nets' weights alone."""
+    """Write only the nets' weights."""
     if tf.io.gfile.isdir(f'{path}_temp'):
-        tf.io.gfile.rmtree(f'{path}_temp')  # a killed write left it
+        tf.io.gfile.rmtree(f'{path}_temp')  # left by an interrupted write
     tf.train.Checkpoint(nets=by_name(nets)).write(path)
 
 
 def restore(nets: dict[str, keras.Model], path: str) -> None:
-    """Reads the nets' weights from any checkpoint or SavedModel that holds them.
+    """Restore the nets' weights from any checkpoint or SavedModel that holds them.
 
     Args:
-      path: as `find` gives it.
+      path: as returned by `find`.
 
     Raises:
-      UserError: a variable is missing or has another shape: the checkpoint is of another model.
+      UserError: a variable is missing or has another shape, so the checkpoint is of another model.
     """
     reader, keys = _reader(path), check(nets, path)
     for net, variables in by_name(nets).items():
@@ -149,21 +149,21 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
 
 def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: ModelSpec,
           config) -> list[str]:
-    """Sets the nets to the weights training begins with, each to those of the first of `paths` that holds it.
+    """Initialise the nets, each from the first of `paths` that holds it.
 
     Args:
-      paths: as `find` gives them. Weights of other nets are taken as the paper's module knows how to: a file of its
-        `weight_readers`, or a checkpoint of another net of the paper by its `warm_start`, where it may be called
-        otherwise (`warm_start_names`).
-      learning: the nets that may do without; the others cannot be of any use as they are.
-      model: what the paper's module offers.
-      config: the model's.
+      paths: as returned by `find`. Weights of other networks are converted by the paper's module: a foreign file by its
+        `weight_readers`, a checkpoint of the paper's other network by its `warm_start`, possibly under other names
+        (`warm_start_names`).
+      learning: the nets that are trained, and so need no weights; the others do.
+      model: specification of the paper's module.
+      config: the model's section.
 
     Returns:
-      The nets that nobody gave weights.
+      The nets that received no weights.
 
     Raises:
-      UserError: as `restore`; the module says what does not fit; or there are no weights for a net that does not learn.
+      UserError: as `restore`; a conversion fails; or a net that is not trained has no weights.
     """
     waiting, starts_as = dict(nets), model.warm_start_names
     for path in paths:
@@ -171,16 +171,16 @@ def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Containe
         given = {name: waiting.pop(name) for name in [*waiting] if {name, starts_as.get(name)} & {*held}}
         if not given:
             raise UserError(f'train.init_from: {path} is a checkpoint of another model: it holds no '
-                            f'{" and no ".join(waiting or nets)}; give the run that trained them, or another path.')
+                            f'{" and no ".join(waiting or nets)}. Give the run that trained them, or another path.')
         _start(given, path, model, config)
     if lost := [name for name in waiting if name not in learning]:
-        raise UserError(f'train.init_from: there are no weights of {" and ".join(lost)}, which do not learn here; name '
+        raise UserError(f'train.init_from: no weights for {" and ".join(lost)}, which this run does not train. Name '
                         'the runs that trained them too, as [RUN, RUN].')
     return [*waiting]
 
 
 def _foreign(path: str, model: ModelSpec):
-    """What reads a file of that suffix, if the model's module can."""
+    """Return the module's reader for files of that suffix, or None."""
     return model.weight_readers.get(os.path.splitext(path)[1])
 
 
@@ -199,7 +199,7 @@ def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Co
 
 
 def read(path: str) -> dict[str, dict[str, np.ndarray]]:
-    """All weights in a checkpoint: net -> variable's name -> value."""
+    """Return all weights in a checkpoint: net -> variable's name -> value."""
     reader = _reader(path)
     found: dict[str, dict[str, np.ndarray]] = {}
     for (net, name), key in _keys(reader, path).items():
@@ -208,7 +208,7 @@ def read(path: str) -> dict[str, dict[str, np.ndarray]]:
 
 
 def fits(nets: dict[str, keras.Model], path: str) -> bool:
-    """Whether a checkpoint holds every variable of the nets in its shape."""
+    """Return whether a checkpoint holds every variable of the nets with its shape."""
     try:
         check(nets, path)
     except UserError:
@@ -217,10 +217,10 @@ def fits(nets: dict[str, keras.Model], path: str) -> bool:
 
 
 def check(nets: dict[str, keras.Model], path: str) -> dict[tuple[str, str], str]:
-    """Compares names and shapes without reading a weight; raises as `restore`.
+    """Compare names and shapes without reading weights; raises as `restore`.
 
     Returns:
-      (net, variable) -> its key in the checkpoint.
+      (net, variable) -> key in the checkpoint.
     """
     reader = _reader(path)
     shapes, keys = reader.get_variable_to_shape_map(), _keys(reader, path)
@@ -230,13 +230,13 @@ def check(nets: dict[str, keras.Model], path: str) -> dict[tuple[str, str], str]
             if found != variable.shape.as_list():
                 has = 'has no such variable' if found is None else f'holds shape {found}'
                 raise UserError(f'{path} is a checkpoint of another model: {net}/{name} has shape '
-                                f'{variable.shape.as_list()} here, the checkpoint {has}; '
-                                'give the configuration it was trained with, or another path.')
+                                f'{variable.shape.as_list()} here, but the checkpoint {has}. '
+                                'Give the configuration it was trained with, or another path.')
     return keys
 
 
 def _keys(reader, path: str) -> dict[tuple[str, str], str]:
-    """(net, variable) -> key. Checkpoints and SavedModels keep the variables' names beside keys of their own."""
+    """Return (net, variable) -> key; checkpoints and SavedModels store the variables' names beside their keys."""
     if not reader.has_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'):
         return {}
     try:
@@ -254,17 +254,19 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
 
 
 def sources(init_from: str | Sequence[str], model: ModelSpec) -> list[str]:
-    """Where the weights are that `train.init_from` names, as `find` gives them."""
+    """Return the paths of the weights that `train.init_from` names, as returned by `find`."""
     named = [init_from] if isinstance(init_from, str) else init_from
     return [find(path, model) for path in named if path]
 
 
 def find(path: str, model: ModelSpec) -> str:
-    """The weights in what a user may name: a checkpoint, a ModelRun, an exported model, a folder of pushed versions, a
-    pipeline root, whose newest training run it is, or a file that the model's module can read (`weight_readers`).
+    """Return the weights under a path the user named.
+
+    It may be a checkpoint, a ModelRun, an exported model, a folder of pushed versions, a pipeline root (its newest
+    training run), or a file that the model's module can read (`weight_readers`).
 
     Raises:
-      UserError: there is none.
+      UserError: there are none.
     """
     saved = os.path.join('variables', 'variables')
     places = [path, os.path.join(path, 'weights'), os.path.join(path, saved),
@@ -277,12 +279,12 @@ def find(path: str, model: ModelSpec) -> str:
             return place
     if _foreign(path, model) and tf.io.gfile.exists(path):
         return path
-    raise UserError(f'{path} holds no weights; give a checkpoint, a model_run folder, a pipeline root, an exported '
+    raise UserError(f'{path} holds no weights. Give a checkpoint, a model_run folder, a pipeline root, an exported '
                     'model or the folder of its pushed versions.')
 
 
 def recorded(weights: str) -> dict:
-    """What a training run, an export or an import said of the weights it left, as `find` names them; else nothing."""
+    """Return the facts recorded beside weights by a training run, an export or an import; empty if there are none."""
     folder = os.path.dirname(weights)
     above = os.path.dirname(folder)
     for path in (os.path.join(folder, 'run.json'), os.path.join(above, 'run.json'),
@@ -294,7 +296,7 @@ def recorded(weights: str) -> dict:
 
 
 def foreign(init_from: str | Sequence[str], model: ModelSpec) -> dict:
-    """Whose weights, under which licence, `train.init_from` names, if not ours: it stays with all that comes of it."""
+    """Return source, licence and files of weights of others that `train.init_from` names; passed on to all outputs."""
     found = [given for path in sources(init_from, model) if (given := recorded(path).get('foreign'))]
     several = {key: [*dict.fromkeys(each[key] for each in found)] for key in ('source', 'licence')}
     return {**found[0], 'files': [file for each in found for file in each['files']],
@@ -302,7 +304,7 @@ def foreign(init_from: str | Sequence[str], model: ModelSpec) -> dict:
 
 
 def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
-    """Sets every weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1)."""
+    """Set each weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1)."""
     readers = [(_reader(path), path) for path in paths]
     keys = _keys(*readers[0])
     for net, variables in by_name(nets).items():
@@ -312,16 +314,16 @@ def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
 
 
 def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: str) -> None:
-    """Restores weights, optimizers and step.
+    """Restore weights, optimizers and step.
 
     Raises:
-      UserError: the checkpoint is of another model or optimizer, or damaged.
+      UserError: the checkpoint is damaged, or of another model or optimizer.
     """
     check(nets, path)
     try:
         checkpoint.read(path).assert_existing_objects_matched()
-    except (AssertionError, ValueError) as error:  # a variable is missing, or is of another shape
-        raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}); give the configuration it was '
+    except (AssertionError, ValueError) as error:  # a variable is missing or has another shape
+        raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}). Give the configuration it was '
                         'trained with, or another --pipeline_root.') from error
     except (tf.errors.OpError, IndexError) as error:
         raise UserError(_damaged(path, error)) from error
@@ -342,5 +344,5 @@ def _tensor(reader, path: str, key: str):
 
 
 def _damaged(path: str, error: Exception) -> str:
-    return (f'{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); remove {os.path.basename(path)}.* '
-            f'from {os.path.dirname(path)} to go on from the one before.')
+    return (f'{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}). Remove {os.path.basename(path)}.* '
+            f'from {os.path.dirname(path)} to resume from the one before.')

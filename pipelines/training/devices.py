@@ -1,4 +1,4 @@
-"""What a run computes on and how, decided once: the distribution strategy, XLA, and where bfloat16 comes from."""
+"""Choose a run's hardware once: distribution strategy, XLA, and how bfloat16 is computed."""
 import dataclasses
 
 import tensorflow as tf
@@ -9,13 +9,13 @@ from pipelines.training import jit, precision, strategy
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """What a training run computes on.
+    """Hardware of a training run.
 
     Attributes:
       strategy: how replicas are distributed.
-      jit: whether XLA compiles forward and backward pass. Gradients are applied outside of it, the one form that works
-        with several replicas.
-      use_mixed_policy: whether bfloat16 is Keras's policy (XLA, GPU, TPU) or left to the graph rewriter, see
+      jit: whether XLA compiles the forward and backward pass. Gradients are applied outside of it, the only form that
+        works with several replicas.
+      use_mixed_policy: True: bfloat16 by Keras's mixed precision (XLA, GPU, TPU); False: by the graph rewriter, see
         `precision`.
     """
     strategy: tf.distribute.Strategy
@@ -28,10 +28,10 @@ class Devices:
 
 
 def choose(config: Config, compiled: bool | None = None) -> Devices:
-    """Returns what a configuration is trained on. Call before anything else touches devices.
+    """Choose the devices for a configuration. Call it before anything else touches devices.
 
     Args:
-      compiled: whether XLA compiles, in place of what `train.jit` says.
+      compiled: whether XLA compiles; overrides `train.jit`.
 
     Raises:
       UserError: as `strategy.make`.
@@ -43,9 +43,9 @@ def choose(config: Config, compiled: bool | None = None) -> Devices:
 
 
 def prepare(devices: Devices, config: Config) -> None:
-    """Makes a run repeat to the bit, and says where bfloat16 changes nothing."""
+    """Make runs reproducible to the bit, and warn if bfloat16 has no effect on this processor."""
     if not devices.jit:
-        # XLA refuses max-pooling's gradient under it; what it compiles for CPUs and TPUs repeats anyway.
+        # XLA refuses max-pooling's gradient with it; on CPUs and TPUs its results repeat anyway.
         tf.config.experimental.enable_op_determinism()
     if config.train.precision == 'bfloat16' and not devices.use_mixed_policy and not precision.rewritten():
-        print('train: this processor has no AVX-512, so that train.precision: bfloat16 changes nothing.', flush=True)
+        print('train: this processor has no AVX-512, so train.precision: bfloat16 has no effect.', flush=True)

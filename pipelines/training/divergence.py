@@ -1,4 +1,4 @@
-"""Says at which step a loss stopped being finite, in which layer the weights grew, and which key to change to what."""
+"""Report a loss that is not finite: the step, the layer whose weights grew, and which key to change."""
 import math
 from collections.abc import Iterable
 
@@ -6,32 +6,32 @@ import tensorflow as tf
 
 from data_prep import UserError
 
-GROWN = 1.5  # times its first size from which on a layer is said to have grown
-_CALMER = 3  # that the learning rate is divided by
+GROWN = 1.5  # growth factor from which a layer is reported
+_CALMER = 3  # divisor of the learning rate in the suggested remedy
 
 
 def sizes(nets: dict) -> dict[str, float]:
-    """Root mean square of every trainable matrix or kernel, by network and layer."""
+    """Return the root mean square of every trainable matrix or kernel, by network and layer."""
     found = {}
     for net in nets.values():
         for variable in net.trainable_variables:
             if variable.shape.rank > 1:
                 name = variable.name.split(':')[0].removesuffix('/kernel').removesuffix('/embeddings')
-                # The square of what has grown so far is no float32.
+                # The square of weights this large overflows float32.
                 found[f'{net.name}: {name}' if len(nets) > 1 else name] = float(
                     tf.sqrt(tf.reduce_mean(tf.square(tf.cast(variable, tf.float64)))))
     return found
 
 
 def check(totals: Iterable[dict], last: int, nets: dict, began: dict[str, float], config) -> None:
-    """Raises `UserError` if a loss of these steps is not finite.
+    """Raise `UserError` if a loss of these steps is not finite.
 
-    The trainer moves no weight by such a loss, so the weights are still those that gave it.
+    The trainer applies no gradient of such a loss, so the weights are still those that produced it.
 
     Args:
-      totals: of each step, losses and metrics, name -> (sum, normaliser).
-      last: the number of the last of these steps.
-      began: `sizes` of when training began.
+      totals: losses and metrics of each step, name -> (sum, normaliser).
+      last: number of the last step.
+      began: `sizes` at the start of training.
     """
     totals = list(totals)
     for number, total in enumerate(totals):
@@ -50,14 +50,14 @@ def _where(now: dict[str, float], began: dict[str, float]) -> str:
     growth = {name: now[name] / size for name, size in began.items() if size}
     layer = max(growth, key=growth.__getitem__, default='')
     if not layer or growth[layer] < GROWN:
-        return 'No layer\'s weights had grown by then, so the first outputs were too large already.'
-    return f'It grew in {layer}, whose weights are {growth[layer]:.3g} times as large as they began.'
+        return 'No layer\'s weights had grown by then, so the outputs were too large from the start.'
+    return f'It grew in {layer}, whose weights are {growth[layer]:.3g} times as large as at the start.'
 
 
 def remedy(config, part: str) -> str:
-    """Which key to change to what: the first that a configuration has not changed yet."""
+    """Suggest a key to change and its new value: the first that the configuration has not changed yet."""
     if getattr(config.input, 'standardise', True) is False:
-        return 'Levels of up to 255 reach the net: standardise them, with --set input.standardise=true.'
+        return 'The net\'s inputs reach 255. Standardise them, with --set input.standardise=true.'
     if getattr(config.model, 'clip_norm', 1) == 0:
         return 'Clip the gradients, with --set model.clip_norm=1.'
     for net in (name for name in vars(config.model) if part.startswith(name)):

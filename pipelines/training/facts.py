@@ -1,4 +1,4 @@
-"""Facts of a training run, as `run.json`, lineage and the report have them."""
+"""Facts of a training run, as stored in `run.json` and lineage and shown in the report."""
 import collections
 import dataclasses
 from typing import Any
@@ -10,24 +10,24 @@ from pipelines.core import machine
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """The facts of one run.
+    """Facts of one run.
 
     Attributes:
-      steps: updates of the weights, or lessons.
-      resumed_at: the step it began with.
-      seconds: of this process, since then.
+      steps: weight updates, or lessons.
+      resumed_at: the step it started at.
+      seconds: time of this process since then.
       jit: whether XLA compiled the step.
-      replicas: of the strategy.
-      parameters: net -> how many.
-      last: metric -> the last validation's value.
-      averaged: metric -> its value with the averaged weights; empty where nothing was trained.
-      averaged_checkpoints: the checkpoints whose mean the weights are.
-      traces: of the step, one for each bucket.
+      replicas: number of replicas.
+      parameters: net -> number of parameters.
+      last: metric -> value of the last validation.
+      averaged: metric -> its value with the averaged weights; empty if nothing was trained.
+      averaged_checkpoints: the checkpoints averaged for the weights.
+      traces: traces of the step, one per bucket.
       vocabulary: SHA-256 of the data's subwords, if it has any.
-      agnostic: whose rules made the data's clothing-agnostic people, if it has any.
-      foreign: source, licence and files of weights others trained, if the run began with such.
-      notes: how the configuration differs from the paper, in words.
-      hardware: what it ran on, in words.
+      agnostic: rules of the data's clothing-agnostic people, if it has any.
+      foreign: source, licence and files of published weights the run started from, if any.
+      notes: sentences on how the configuration differs from the paper.
+      hardware: see `machine.describe`.
     """
     steps: int
     resumed_at: int
@@ -47,7 +47,7 @@ class RunFacts:
 
 
 def _gpus() -> list[str]:
-    """Models of this process's GPUs, with how many there are of each: `8 x NVIDIA A100`."""
+    """Return the models of this process's GPUs with their number, such as `8 x NVIDIA A100`."""
     models = collections.Counter(tf.config.experimental.get_device_details(gpu).get('device_name', 'GPU')
                                  for gpu in tf.config.list_physical_devices('GPU'))
     return [f'{count} x {model}' for model, count in models.items()]

@@ -1,8 +1,8 @@
-"""He et al. 2015, 'Multi-GPU Implementation': convolutions on every device, each with its share of a batch, and the
-layers from the first dense one on on a single device, with all of it.
+"""Hybrid parallelism of He et al. 2015, 'Multi-GPU Implementation'.
 
-There are few operations and most of the weights in dense layers: in VGG-D a thirtieth and nine tenths. What the devices
-exchange is therefore what goes into those layers and the gradients of it, and no gradient of their weights.
+Every device runs the convolutions on its share of a batch; a single device runs the layers from the first dense one on,
+for the whole batch. Dense layers have few of the operations and most of the weights: in VGG-D a thirtieth and nine
+tenths. The devices therefore exchange those layers' inputs and the gradients of these, and no gradient of the weights.
 """
 import tensorflow as tf
 from tensorflow import keras
@@ -13,38 +13,38 @@ from pipelines.core.config import Config
 
 
 def check(config: Config) -> None:
-    """Whether `train.dense_layers: one_device` can be had.
+    """Check that `train.dense_layers: one_device` is possible.
 
     Raises:
-      UserError: replicas are on several machines or on TPU cores, a batch is taken in parts, or the net has no such
+      UserError: replicas are on several machines or on TPU cores, gradients are accumulated, or the net has no such
         layers.
     """
     if config.train.dense_layers == 'every_device':
         return
     if config.train.strategy not in ('one_device', 'mirrored'):
-        raise UserError(f'train.dense_layers: one_device is for the devices of one machine, and train.strategy is '
-                        f'{config.train.strategy}; leave one of them out.')
+        raise UserError(f'train.dense_layers: one_device needs devices of one machine, but train.strategy is '
+                        f'{config.train.strategy}. Leave one of them out.')
     if config.train.gradient_accumulation_steps > 1:
-        raise UserError('train.dense_layers: one_device takes a batch as a whole; set '
+        raise UserError('train.dense_layers: one_device needs whole batches. Set '
                         'train.gradient_accumulation_steps=1.')
     if getattr(config.model, 'clip_norm', 0):
-        raise UserError('train.dense_layers: one_device applies the gradients of each device apart, so that they have '
-                        'no common norm; set model.clip_norm=0.')
+        raise UserError('train.dense_layers: one_device applies each device\'s gradients separately, so that they have '
+                        'no common norm. Set model.clip_norm=0.')
     if not config.model_spec.dense_layers_apart:
-        raise UserError(f'train.dense_layers: one_device is for nets of convolutions that end in dense layers, and '
-                        f'{config.model_spec.name} has none; leave it out.')
+        raise UserError(f'train.dense_layers: one_device needs a convolutional net that ends in dense layers, and '
+                        f'{config.model_spec.name} has none. Leave it out.')
 
 
 class Hybrid:
-    """Calls a functional net so, and updates it. Losses and weights are those of the net on every device.
+    """Run and update a functional net in hybrid parallelism; losses and weights equal those of data parallelism.
 
-    All devices hold the dense layers' weights, and only the first one's are ever asked or updated; checkpoints and
-    exported models are made of those. What is dropped there is drawn for the whole batch, by the first replica's seed.
+    Every device holds the dense layers' weights, but only the first one's are used and updated; checkpoints and
+    exported models contain those. Dropout there is drawn for the whole batch from the first replica's seed.
 
     Args:
-      net: (picture, seed) -> logits.
+      net: (image, seed) -> logits.
       compiled: whether XLA compiles both halves.
-      recompute: whether that of the convolutions is computed twice, see `rematerialisation`.
+      recompute: whether the backward pass recomputes the convolutions, see `rematerialisation`.
     """
 
     def __init__(self, net: keras.Model, compiled: bool, recompute: bool):
@@ -57,10 +57,10 @@ class Hybrid:
         self._on_first = upper.trainable_variables
 
     def __call__(self, inputs: list, training: bool):
-        """As the net itself, in a replica."""
+        """Call the net in a replica context."""
         replica = tf.distribute.get_replica_context()
         number = tf.get_static_value(replica.replica_id_in_sync_group)
-        kept: dict = {}  # the first replica's: what is done for all of them is done by its functions
+        kept: dict = {}  # the first replica's functions do the work shared by all
 
         def forward(strategy, features, others):
             with tf.device(_first(strategy)), tf.GradientTape() as tape:
@@ -88,7 +88,7 @@ class Hybrid:
         return logits(self._convolutions(inputs, training), *self._on_first)
 
     def update(self, optimizer: keras.optimizers.Optimizer, gradients: list) -> None:
-        """Applies the gradients of the net's variables, in a replica: those of convolutions are summed over all."""
+        """Apply the gradients of the net's variables in a replica context; sum those of convolutions over replicas."""
         on_first = {id(variable) for variable in self._on_first}
         shared: list[tuple] = []
         own: list[tuple] = []
@@ -101,7 +101,7 @@ class Hybrid:
                     optimizer.update_step(gradient, variable)
             strategy.extended.update_non_slot((_first(strategy),), step, [
                 strategy.experimental_local_results(gradient)[0] for gradient in gradients])
-        optimizer.apply_gradients(shared)  # which also sets the rate
+        optimizer.apply_gradients(shared)  # also sets the learning rate
         tf.distribute.get_replica_context().merge_call(update, ([gradient for gradient, _ in own],))
 
 

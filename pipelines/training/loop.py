@@ -1,7 +1,7 @@
-"""The loop of everything that learns, on Orbit: intervals, checkpoints, resuming, and leaving at SIGTERM.
+"""Training loop on Orbit: intervals, checkpoints, resuming, and stopping at SIGTERM.
 
 A learner is an Orbit trainer and evaluator with `config`, `strategy`, `nets`, `checkpoint`, `global_step`, `validated`,
-`validation_action` and `before_step`, which is called before every step.
+`validation_action`, and `before_step`, which is called before every step.
 """
 import contextlib
 import dataclasses
@@ -22,12 +22,12 @@ from pipelines.training import checkpoints
 from pipelines.training import strategy as strategies
 from pipelines.training.facts import RunFacts
 
-SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # of the first the last are averaged
-PREEMPTED = 42  # the exit code of a run that saved on SIGTERM, which is Orbit's too
+SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # folders; the last checkpoints of the first are averaged
+PREEMPTED = 42  # exit code of a run that saved on SIGTERM, as in Orbit
 
 
 def start(learner, run: str, begin: Callable[[], None] = lambda: None) -> int:
-    """Restores the newest checkpoint in `run`, or else calls `begin`. Returns the step."""
+    """Restore the newest checkpoint in `run`, or call `begin`; return the step."""
     newest = newest_intact(learner, run, [SCHEDULED, INTERRUPTED], 1)
     with learner.strategy.scope():
         if newest:
@@ -42,7 +42,7 @@ def start(learner, run: str, begin: Callable[[], None] = lambda: None) -> int:
 
 
 def newest_intact(learner, run: str, kinds: list[str], count: int) -> list[str]:
-    """The newest `count` checkpoints that are whole, oldest first: the chief looks, and all workers take the same."""
+    """Return the newest `count` intact checkpoints, oldest first; the chief chooses and all workers use the same."""
     folders, strategy = [os.path.join(run, kind) for kind in kinds], learner.strategy
     found = [] if strategies.is_worker(learner.config.train) else checkpoints.newest_intact(folders, count)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -57,9 +57,9 @@ def newest_intact(learner, run: str, kinds: list[str], count: int) -> list[str]:
 
 
 def run(learner, progress: Progress, run: str) -> None:
-    """Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals.
+    """Run Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals.
 
-    A worker that follows the chief writes nothing: weights and step are the chief's own.
+    Workers other than the chief write nothing, since weights and step equal the chief's.
     """
     settings, step, chief = learner.config.train, learner.global_step, not strategies.is_worker(learner.config.train)
     keep = max(settings.keep_checkpoints, settings.average_checkpoints)
@@ -75,13 +75,13 @@ def run(learner, progress: Progress, run: str) -> None:
         train_actions=[progress.train_action],
         eval_actions=[progress.eval_action, learner.validation_action])
     if not settings.steps and not checkpoints.present(os.path.join(run, SCHEDULED)):
-        save(SCHEDULED)  # weights from elsewhere, as they are
-    # Orbit prints what progress shows.
+        save(SCHEDULED)  # initial weights, unchanged
+    # Orbit would print what `Progress` already shows.
     with (_stop_at_sigterm(learner, lambda: save(INTERRUPTED)), open(os.devnull, 'w') as nowhere,
           contextlib.redirect_stdout(nowhere)):
         while True:
-            # From the step, not from where this process began, so that a resumed run validates where any run does:
-            # at a step whose checkpoint was written before its validation, too.
+            # Counted from the step, not from where this process began, so that a resumed run validates at the same
+            # steps: also at a step whose checkpoint was written before its validation.
             done = int(step.numpy())
             if int(learner.validated.numpy()) < done and (not done % settings.validate_every or done == settings.steps):
                 controller.evaluate()
@@ -91,11 +91,11 @@ def run(learner, progress: Progress, run: str) -> None:
                 settings.checkpoint_every, settings.validate_every))))
             done = int(step.numpy())
             if not done % settings.checkpoint_every or done == settings.steps:
-                save(SCHEDULED)  # no action of Orbit's: it writes the curves up to here after those
+                save(SCHEDULED)  # not an Orbit action: Orbit writes the curves up to here after its actions
 
 
 def finish(learner, run: str, facts: RunFacts) -> None:
-    """Leaves the weights as they are now, and the facts of the run; the chief does."""
+    """Write the current weights and the facts of the run; only the chief does."""
     if not strategies.is_worker(learner.config.train):
         checkpoints.save(learner.nets, os.path.join(run, 'weights'))
         text = json.dumps(dataclasses.asdict(facts), indent=1)
@@ -104,9 +104,9 @@ def finish(learner, run: str, facts: RunFacts) -> None:
 
 @contextlib.contextmanager
 def _stop_at_sigterm(learner, save: Callable[[], str | None]):
-    """At SIGTERM saves before the next step and leaves with exit code 42: start me again.
+    """At SIGTERM, save before the next step and exit with code 42, which means: start the command again.
 
-    Orbit's own action, made for several workers, would first finish the loop and one more.
+    Orbit's own action, made for several workers, would first finish the current loop and run another.
     """
     def stop(*_):
         learner.before_step = save_and_leave
@@ -114,12 +114,12 @@ def _stop_at_sigterm(learner, save: Callable[[], str | None]):
     def save_and_leave():
         path = save()
         print(f'{stage.name_of("train", learner.config)}: SIGTERM: {f"saved {path}; " if path else ""}'
-              'the same command goes on from there.',
+              'the same command resumes from there.',
               file=sys.stderr, flush=True)
         sys.exit(PREEMPTED)
     try:
         before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread: whoever runs this has signals of their own
+    except ValueError:  # not the main thread: the caller handles signals
         yield
         return
     try:
@@ -130,13 +130,13 @@ def _stop_at_sigterm(learner, save: Callable[[], str | None]):
 
 @contextlib.contextmanager
 def errors_in_words(strategy: tf.distribute.Strategy):
-    """A damaged record, found inside tf.data, which wraps the sentence in its own error; or a worker that went away."""
+    """Turn the error of a damaged record, wrapped by tf.data, or of a lost worker into one sentence."""
     lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     try:
         yield
     except tf.errors.OpError as error:
         if isinstance(error, lost) and isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            print('train: another worker is gone; start all workers again, they go on from the last checkpoint.',
+            print('train: another worker has stopped. Start all workers again; they resume from the last checkpoint.',
                   file=sys.stderr, flush=True)
             sys.exit(PREEMPTED)
         for line in str(error).splitlines():

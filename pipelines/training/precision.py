@@ -1,7 +1,7 @@
 """`train.precision: bfloat16`: layers compute in bfloat16; weights, losses and updates stay float32.
 
-Compiled by XLA or on an accelerator that is Keras's policy. A CPU's oneDNN graph has fast bfloat16 matrix products, but
-slower elementwise kernels than float32's, so there TensorFlow's graph rewriter puts casts around the products.
+With XLA or on an accelerator this is Keras's mixed precision policy. A CPU's oneDNN graph has fast bfloat16 matrix
+products but slower elementwise kernels than in float32, so there TensorFlow's graph rewriter casts around the products.
 """
 import contextlib
 import platform
@@ -14,7 +14,7 @@ from pipelines.core import machine
 
 @contextlib.contextmanager
 def policy(precision: str, use_mixed_policy: bool):
-    """Sets Keras's policy for layers built within: bfloat16 computation, float32 variables.
+    """Set Keras's policy for layers built in this context: bfloat16 computation, float32 variables.
 
     Args:
       use_mixed_policy: True (XLA, GPU, TPU) sets it; False leaves bfloat16 to the graph rewriter, see `rewriting`.
@@ -30,7 +30,7 @@ def policy(precision: str, use_mixed_policy: bool):
 
 @contextlib.contextmanager
 def rewriting(precision: str, use_mixed_policy: bool):
-    """Functions first called within have their products in bfloat16, where layers are not built so."""
+    """Rewrite functions first called in this context to compute products in bfloat16, unless the policy does so."""
     key = 'auto_mixed_precision_onednn_bfloat16'
     before = tf.config.optimizer.get_experimental_options().get(key, False)
     tf.config.optimizer.set_experimental_options({key: precision == 'bfloat16' and not use_mixed_policy})
@@ -41,5 +41,5 @@ def rewriting(precision: str, use_mixed_policy: bool):
 
 
 def rewritten() -> bool:
-    """Whether the rewriter does anything here: of x86 processors it leaves those without AVX-512 alone."""
+    """Return whether the rewriter has an effect here; it skips x86 processors without AVX-512."""
     return platform.machine() != 'x86_64' or not machine.cpu()[1] or 'avx512f' in machine.cpu()[1]

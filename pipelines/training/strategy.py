@@ -1,4 +1,4 @@
-"""`--strategy` -> tf.distribute.Strategy, with a sentence at once for what cannot work here."""
+"""Build the tf.distribute.Strategy for `--strategy`, refusing at once what cannot work here."""
 import json
 import os
 import socket
@@ -11,10 +11,10 @@ from pipelines.core.config import TrainConfig
 
 
 def make(config: TrainConfig) -> tf.distribute.Strategy:
-    """The strategy of a configuration. Call before anything else touches devices.
+    """Return the strategy of a configuration. Call it before anything else touches devices.
 
-    `mirrored` takes all GPUs; without any it splits the CPU into two logical devices, so that the path can be tried
-    and tested on a laptop. `multi_worker_mirrored` reads TF_CONFIG; `tpu` the address in `train.tpu`.
+    `mirrored` uses all GPUs; without a GPU it splits the CPU into two logical devices, so that it can be tried and
+    tested on a laptop. `multi_worker_mirrored` reads TF_CONFIG; `tpu` reads the address in `train.tpu`.
 
     Raises:
       UserError: no TPU can be reached, or TF_CONFIG is missing or malformed.
@@ -36,20 +36,20 @@ def make(config: TrainConfig) -> tf.distribute.Strategy:
 
 
 def check(config: TrainConfig) -> None:
-    """Raises `UserError` at once where no TPU is named or listens, or TF_CONFIG is missing or malformed."""
+    """Raise `UserError` if no TPU is named or reachable, or TF_CONFIG is missing or malformed."""
     if config.strategy == 'multi_worker_mirrored':
         _check_tf_config()
     if config.strategy == 'tpu':
         if not config.tpu and not os.environ.get('TPU_NAME'):
-            raise UserError('--strategy tpu: no TPU is named; give its address with --set train.tpu=grpc://HOST:8470, '
+            raise UserError('--strategy tpu: no TPU is named. Give its address with --set train.tpu=grpc://HOST:8470, '
                             'its name, or `local` on a TPU VM.')
         _probe(config.tpu)
 
 
 def is_worker(config: TrainConfig) -> bool:
-    """Whether this process is a worker other than the chief: it trains with it, and leaves files and records to it.
+    """Return whether this process is a worker other than the chief, to which it leaves files and records.
 
-    The chief is the task of type chief, or worker 0 where there is none.
+    The chief is the task of type chief, or worker 0 if there is none.
     """
     if config.strategy != 'multi_worker_mirrored':
         return False
@@ -59,42 +59,44 @@ def is_worker(config: TrainConfig) -> bool:
 
 
 def serialise_cpu_ops() -> None:
-    """Lets a CPU work at one operation at a time, with all its cores.
+    """Run CPU operations one at a time, each on all cores, so that results repeat; no effect once devices are in use.
 
-    A sum of three or more tensors (AddN) starts with the one whose memory nobody else holds just then, so beside other
-    operations its last digits are a matter of chance: of 11 runs of one step of the demo's try-on networks no two
-    were the same, and one after another all were. Unless devices are in use already (tests see to it before that).
+    A sum of three or more tensors (AddN) starts with whichever buffer happens to be unshared, so with concurrent
+    operations its last digits vary: of 11 runs of one step of the demo's try-on networks no two agreed; serially all
+    did.
     """
     if not _started():
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def share_cores(parts: int) -> None:
-    """Gives each operation its part of the cores of a machine without GPU, where so many things are computed at once;
-    unless devices are in use already."""
+    """Divide the cores of a machine without GPU among operations when `parts` run at once.
+
+    Has no effect once devices are in use.
+    """
     if parts > 1 and not _started() and not tf.config.list_physical_devices('GPU'):
         tf.config.threading.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // parts))
 
 
 def two_logical_cpus() -> None:
-    """Splits the CPU in two, unless devices are in use already (tests split it before that)."""
+    """Split the CPU in two, unless devices are already in use (tests split it earlier)."""
     if len(tf.config.list_logical_devices('CPU') if _started() else []) == 2:
         return
     [cpu] = tf.config.list_physical_devices('CPU')
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     except RuntimeError as error:
-        raise UserError('--strategy mirrored needs two logical CPUs here, but TensorFlow has started with one; '
-                        'start a new process.') from error
+        raise UserError('--strategy mirrored needs two logical CPUs here, but TensorFlow has started with one. '
+                        'Start a new process.') from error
 
 
 def _started() -> bool:
     from tensorflow.python.eager import context
-    return context.context()._initialized  # noqa: SLF001 (there is no public way to ask without starting it)
+    return context.context()._initialized  # noqa: SLF001 (no public function tells without starting it)
 
 
 def accelerated(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the strategy's replicas run on GPUs or TPUs."""
+    """Return whether the strategy's replicas run on GPUs or TPUs."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return True
     return any('GPU' in device.upper() for device in strategy.extended.worker_devices)
@@ -107,22 +109,22 @@ def _tpu(address: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, tf.errors.OpError, ImportError, RuntimeError) as error:
         raise UserError(f'--strategy tpu: no TPU answers at {address or "TPU_NAME"} '
-                        f'({str(error).strip().splitlines()[0]}); check train.tpu.') from error
+                        f'({str(error).strip().splitlines()[0]}). Check train.tpu.') from error
     return tf.distribute.TPUStrategy(resolver)
 
 
 def _probe(address: str) -> None:
-    """An address nobody listens on would hang the resolver for minutes."""
+    """Check that somebody listens at an address; otherwise the resolver would hang for minutes."""
     if '://' not in address and ':' not in address:
         return
     url = urlparse(address if '://' in address else f'grpc://{address}')
     try:
         if not url.hostname:
-            raise OSError('no host in it')
+            raise OSError('it names no host')
         with socket.create_connection((url.hostname, url.port or 8470), timeout=5):
             pass
     except (OSError, ValueError) as error:
-        raise UserError(f'--strategy tpu: nobody listens at {address} ({error}); check train.tpu.') from error
+        raise UserError(f'--strategy tpu: nothing listens at {address} ({error}). Check train.tpu.') from error
 
 
 def _check_tf_config() -> None:
@@ -134,4 +136,4 @@ def _check_tf_config() -> None:
         value = json.loads(text)
         value['cluster'][value['task']['type']][value['task']['index']]
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f'TF_CONFIG is malformed ({type(error).__name__}: {error}); write {example}.') from error
+        raise UserError(f'TF_CONFIG is malformed ({type(error).__name__}: {error}). Write {example}.') from error

@@ -1,8 +1,7 @@
 """One trainer for every paper, on Orbit.
 
-Orbit owns the loop, its summaries and actions. Ours are the step, the input position and the exact resume:
-batches and dropout masks are pure functions of (seed, step), so weights, optimizers and the step are all there is to
-restore.
+Orbit owns the loop, summaries and actions. Ours are the step, the input position and the exact resume: batches and
+dropout masks are pure functions of (seed, step), so a checkpoint only needs weights, optimizers and the step.
 """
 import os
 import time
@@ -21,20 +20,20 @@ from pipelines.training import checkpoints, devices, divergence, hybrid_parallel
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
-DRAWN = 4  # rows of the validation set, of which the model's pictures are kept at every validation
+DRAWN = 4  # validation rows whose output images are kept at every validation
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
-    """Trains `nets` by the model module's `loss_fn` and `optimizers`: `losses[k]` updates exactly `nets[k]`.
+    """Train `nets` with the model module's `loss_fn` and `optimizers`: `losses[k]` updates exactly `nets[k]`.
 
-    They are those of the module's `build` and, if it has them, its `discriminators`, which only training needs. Those
-    of its `frozen` are given to `loss_fn` beside them and stay as they are; no checkpoint holds them.
+    The nets are those of the module's `build` and, if it has them, its `discriminators`, which only training needs.
+    `loss_fn` also receives the module's `frozen` networks; they are not updated, and checkpoints do not contain them.
 
-    The loop is Python, a compiled function a step: every bucket has its own static shape, so there is one trace a
-    bucket (`traces` counts them), and XLA, where it is on, sees static shapes only.
+    The loop is Python around one compiled function per step. Each bucket has its own static shape, so there is one
+    trace per bucket (`traces` counts them), and XLA sees only static shapes.
 
     Args:
-      devices: what it computes on, and whether forward and backward pass are compiled by XLA.
+      devices: hardware to compute on, and whether XLA compiles the forward and backward pass.
     """
 
     def __init__(self, config: Config, devices: Devices, examples: str):
@@ -57,11 +56,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             self.global_step = orbit.utils.create_global_step()
             self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
                                          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
-        # Schedules that follow the validation results keep what they saw in variables.
+        # Schedules that depend on validation results keep their state in variables.
         self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
                           if hasattr(optimizer, 'schedule')}
-        # Not a function of its own without XLA: normalisation over all replicas could not be reached from within one.
-        # Nor could the first device's dense layers, and hybrid nets compile their halves.
+        # Without XLA this is not a function of its own: synchronised normalisation could not reach the other replicas
+        # from inside one, nor could the first device's dense layers; hybrid nets compile their halves themselves.
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
                          if devices.jit and not self.hybrid else self._forward_backward)
         self._examples = examples
@@ -73,7 +72,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             use_tf_function=False, recreate_iterator_for_each_eval=True))
 
     def _called(self, nets: dict, recompute: bool) -> dict:
-        """The nets as losses call them; `recompute`: most of the forward pass is computed a second time, not kept."""
+        """Return the nets as losses call them; `recompute` repeats most of the forward pass instead of keeping it."""
         if self.hybrid:
             return {name: hybrid_parallel.Hybrid(net, self.devices.jit, recompute) for name, net in nets.items()}
         return {name: rematerialisation.Rematerialised(net) for name, net in nets.items()} if recompute else nets
@@ -85,7 +84,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                                    step=self.global_step, validated=self.validated)
 
     def _dataset(self, split: str):
-        """Training batches from the current step on, or the validation set once, in order."""
+        """Return training batches from the current step on, or the validation set once, in order."""
         c = self.config
         training = split == 'train'
         rows = input_pipeline.rows_per_bucket(c.input.buckets, c.input.tokens, c.input.rows, c.input.rows_multiple_of)
@@ -95,8 +94,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         parts = c.train.gradient_accumulation_steps * self.strategy.num_replicas_in_sync
         if uneven := [n for n in batches.rows if n % parts]:
             raise UserError(f'Batches of {uneven[0]} rows cannot be divided into {parts} parts, '
-                            f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps; '
-                            f'make input.rows_multiple_of a multiple of {parts}.')
+                            f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps. '
+                            f'Set input.rows_multiple_of to a multiple of {parts}.')
         decode = self.data.decoder(self._examples, c.input, training)
         start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
 
@@ -108,7 +107,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return self.strategy.distribute_datasets_from_function(make)
 
     def train_loop_begin(self):
-        if self.train_dataset is None:  # made here, when the step is restored
+        if self.train_dataset is None:  # made here, after the step is restored
             self.train_dataset = self._dataset('train')
             self._began = divergence.sizes(self.nets)
         self._totals, self._started = [], time.monotonic()
@@ -135,7 +134,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         ids = batch.pop('id')
         if not self._eval_totals and self.model.pictures and tf.summary.should_record_summaries():
             for n, (number, picture) in enumerate(zip(self._first(ids), self._first(self._pictures(batch)))):
-                if number >= 0:  # no padding
+                if number >= 0:  # not padding
                     tf.summary.image(f'pictures/{n}', picture[tf.newaxis], self.global_step)
         self._eval_totals.append(self._evaluate(batch))
 
@@ -143,7 +142,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return {f'validation/{name}': value for name, value in _means(self._eval_totals)[0].items()}
 
     def validation_action(self, output: dict) -> None:
-        """An orbit.Action, called with the results of every validation training is to hear of."""
+        """Pass a validation's results to the schedules that depend on them; an `orbit.Action`."""
         for schedule in self.schedules.values():
             schedule.after_validation({name.removeprefix('validation/'): float(value)
                                        for name, value in output.items()})
@@ -163,13 +162,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @tf.function(autograph=False)
     def _pictures(self, batch):
-        """What the model module draws of as many rows as are looked at, on every replica."""
+        """Return the model module's images of a few rows, on every replica."""
         def draw(batch):
             return self.model.pictures(self.nets, {name: x[:DRAWN] for name, x in batch.items()}, self.config.model)
         return self.strategy.run(draw, [batch])
 
     def _first(self, values):
-        """The first rows of a batch, in order: the replicas have its rows in turn."""
+        """Return the first rows of a batch, in order; rows are interleaved over replicas."""
         local = self.strategy.experimental_local_results(values)
         return [local[n % len(local)][n // len(local)] for n in range(min(DRAWN, len(local) * local[0].shape[0]))]
 
@@ -182,9 +181,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         gradients, losses, metrics = self._in_parts(
             lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating), batch)
         for name, optimizer in self.optimizers.items():
-            # Gradients are of the sum; dividing by all replicas' normaliser makes their sum that of one big batch.
+            # Gradients are of sums; dividing by the normaliser of all replicas makes their sum that of the whole batch.
             loss, normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(losses[name]))
-            # And by zero it is zero: no weight follows a loss that is not finite, and they tell where it grew.
+            # A loss that is not finite gives zero gradients, so the weights still show where they grew.
             normaliser = tf.where(tf.math.is_finite(loss), normaliser, tf.zeros_like(normaliser))
             scaled = [tf.math.divide_no_nan(gradient, normaliser) for gradient in gradients[name]]
             if self.hybrid:
@@ -195,8 +194,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return {f'loss/{name}': value for name, value in losses.items()} | metrics
 
     def _in_parts(self, compute: Callable, batch: dict[str, tf.Tensor]):
-        """`compute(part, its number, whether it is a later one)` summed over the `gradient_accumulation_steps` parts of
-        a batch's rows."""
+        """Sum `compute(part, number, accumulating)` over the `gradient_accumulation_steps` parts of a batch's rows."""
         n = self.config.train.gradient_accumulation_steps
         if n == 1:
             return compute(batch, 0, False)
@@ -209,10 +207,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
 
     def _forward_backward(self, batch, seed, accumulating: bool):
-        """Returns the losses' sums and gradients on one replica.
+        """Return the sums of the losses and their gradients on one replica.
 
         Args:
-          accumulating: whether this is a later part of a batch, computed by the weights of the first.
+          accumulating: whether this is a later part of a batch, computed with the weights of the first.
         """
         with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
             losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.config.model)
@@ -229,7 +227,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
 
 def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
-    """Sums over steps divided by summed normalisers, and the first loss's normaliser: tokens or images."""
+    """Return sums over steps divided by summed normalisers, and the first loss's normaliser: tokens or images."""
     sums: dict[str, list[float]] = {}
     for total in totals:
         for name, (value, normaliser) in total.items():
@@ -244,16 +242,16 @@ def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
 
 
 def train(config: Config, examples: str, run: str) -> RunFacts:
-    """Trains to `train.steps`, resuming at the newest checkpoint in `run`.
+    """Train to `train.steps`, resuming at the newest checkpoint in `run`.
 
     Args:
       config: the resolved configuration.
       examples: the data set's folder.
-      run: the ModelRun folder: checkpoints/, interrupted/ (the one a SIGTERM left), tensorboard/, weights (the mean of
-        the last checkpoints).
+        run: the ModelRun folder: checkpoints/, interrupted/ (saved at SIGTERM), tensorboard/, weights (the mean of the
+          last checkpoints).
 
     Returns:
-      What training found out, for lineage and reports.
+      Facts of the run, for lineage and reports.
 
     Raises:
       UserError: the checkpoint is of another model, or the data set is damaged.
@@ -270,7 +268,7 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
         loop.run(trainer, progress, run)
         last = loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
         checkpoints.assign_mean(trainer.nets, last)
-        # Weights that stay as they were given are judged by `evaluate` alone.
+        # Weights that are not trained are scored only by `evaluate`.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     facts = RunFacts(
         steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1), jit=chosen.jit,
@@ -285,21 +283,21 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
 
 
 def start(trainer: Trainer, run: str) -> int:
-    """Restores the newest checkpoint in `run`, or else the weights of `train.init_from`. Returns the step."""
+    """Restore the newest checkpoint in `run`, or else the weights of `train.init_from`; return the step."""
     return loop.start(trainer, run, lambda: _initial_weights(trainer))
 
 
 def _initial_weights(trainer: Trainer) -> None:
-    """Sets the nets to the weights of `train.init_from`, if it names any."""
+    """Set the nets to the weights of `train.init_from`, if it names any."""
     settings = trainer.config.train
     if not settings.init_from:
         return
     paths = checkpoints.sources(settings.init_from, trainer.model)
     if other := [path for path in paths if checkpoints.recorded(path).get('vocabulary') not in (
-            None, trainer.vocabulary)]:  # the shapes would fit all the same
-        raise UserError(f'train.init_from: the weights of {other[0]} are of other subwords than the data; '
-                        'prepare it again with their own, --set data.subword_model=…/subwords.model (beside '
-                        'their examples, or in assets.extra of an exported model).')
+            None, trainer.vocabulary)]:  # the shapes would fit anyway
+        raise UserError(f'train.init_from: the weights of {other[0]} use other subwords than the data. '
+                        'Prepare the data again with the subwords of the weights, --set data.subword_model=…/'
+                        'subwords.model (beside their examples, or in assets.extra of an exported model).')
     for path in paths:
         compatibility.check(f'train.init_from: {path}', checkpoints.recorded(path), trainer.config.data)
     new = checkpoints.start(trainer.nets, paths, trainer.optimizers, trainer.model, trainer.config.model)

@@ -21,7 +21,8 @@ METRICS = {'overall': {'bleu': 87.654321, 'exact_match': 0.73333333},
            'number': {'bleu': 0.0, 'exact_match': 0.875}, HOSTILE_KIND: {'bleu': 55.5, 'exact_match': 1.0}}
 FOUND = {'metrics': METRICS, 'blessed': False, 'reasons': ['bleu is 87.65, outside {\'min\': 90}'] * 2,
          'failed': ['bleu'], 'examples': 60, 'baseline': 'b' * 64}
-RUN = {'steps': 8, 'resumed_at': 3, 'seconds': 4000.2, 'jit': False, 'replicas': 2, 'traces': 3, 'hardware': 'a processor, 2 cores',
+RUN = {'steps': 8, 'resumed_at': 3, 'seconds': 4000.2, 'jit': False, 'replicas': 2, 'traces': 3,
+       'hardware': 'a processor, 2 cores',
        'parameters': {'transformer': 1234567}, 'last': {'validation/loss': 2.125},
        'averaged': {'validation/loss': 1.875}, 'averaged_checkpoints': ['ckpt-4', 'ckpt-8']}
 SETTINGS = ['inference.max_input_length=64', 'evaluate.slices=[kind]', 'evaluate.split=test',

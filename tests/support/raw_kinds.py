@@ -70,9 +70,9 @@ LEFT_OUT = {'text': {'dead_letters': 2, 'filtered_empty': 1, 'filtered_duplicate
             'try-on': {'dead_letters': 2, 'filtered_not_worn': 1, 'filtered_repeated': 1}}
 DEAD = {'text': 2 / 43, 'images': 5 / 25, 'try-on': 2 / 5}
 # Where, at which line or at which bytes, and why: of every dead letter.
-LETTERS = {'text': [('more.tsv', 1, b'here\n', '1 column where source and target are needed'),
+LETTERS = {'text': [('more.tsv', 1, b'here\n', '1 column, but source and target are needed'),
                     ('train.en', 4, b'caf\xe9\n', 'not UTF-8: byte 0xe9 at position 3')],
-           'images': [('boxes.tgz', None, b'<annotation>', 'no boxes for some.tgz/a/2.jpg: no XML'),
+           'images': [('boxes.tgz', None, b'<annotation>', 'no boxes for some.tgz/a/2.jpg: not XML'),
                       ('photos/b/89.jpg', None, b'\xff\xd8\xff', 'in two classes, b and c as photos/c/89.jpg'),
                       ('photos/b/no.jpg', None, b'', 'empty, 0 bytes'),
                       ('photos/c/89.jpg', None, b'\xff\xd8\xff', 'in two classes, c and b as photos/b/89.jpg'),

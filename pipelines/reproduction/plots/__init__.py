@@ -1,1 +1,1 @@
-"""What pages of `pipelines.reproduce` show besides numbers of runs: a module each, with `draw(study, …) -> Exhibit`."""
+"""Plots and further numbers for pages of `pipelines.reproduce`: one module each, with `draw(study, …) -> Exhibit`."""

@@ -1,6 +1,6 @@
-"""Table 1 of Vaswani et al. 2017 in numbers: what connects every position of a sequence with every other, and its cost.
+"""Table 1 of Vaswani et al. 2017 in numbers: cost of layers that connect every position of a sequence to every other.
 
-The paper's entries are orders; here each is taken with a constant of one, for a length and a width that can be named.
+The paper's entries are orders of growth; here each has the constant one, for a given length and width.
 """
 import math
 import os
@@ -14,7 +14,7 @@ COLUMNS = 'operations a layer', 'one after another', 'longest path'
 
 
 class Layer(NamedTuple):
-    """Three functions of the length n, the width d, the kernel's width k and the neighbourhood r."""
+    """Three functions of length n, width d, kernel width k and neighbourhood r."""
     operations: Callable[[float, float, float, float], float]
     sequential: Callable[[float, float, float, float], float]
     path: Callable[[float, float, float, float], float]
@@ -28,30 +28,30 @@ LAYERS = {
 
 
 def table(n: int, d: int, k: int, r: int) -> dict[str, dict[str, float]]:
-    """Table 1: kind of layer -> column of `COLUMNS` -> number.
+    """Return table 1: kind of layer -> column of `COLUMNS` -> number.
 
     Args:
-      n: positions of the sequence.
-      d: width of what stands for a position.
-      k: positions a convolution sees at once. Its path is that of dilated convolutions.
-      r: positions a restricted self-attention sees.
+        n: positions of the sequence.
+        d: width of a position's representation.
+        k: kernel width of a convolution; its path length is that of dilated convolutions.
+        r: neighbourhood of a restricted self-attention.
     """
     return {name: dict(zip(COLUMNS, (layer.operations(n, d, k, r), layer.sequential(n, d, k, r),
                                      layer.path(n, d, k, r)))) for name, layer in LAYERS.items()}
 
 
 def separable(n: int, d: int, k: int) -> int:
-    """Operations of a separable convolution: k for every number, then a product with a d x d matrix (section 4)."""
+    """Return the operations of a separable convolution: k for every number, then a d x d matrix product (section 4)."""
     return k * n * d + n * d ** 2
 
 
 def point_wise(n: int, d: int) -> int:
-    """Operations of a point-wise feed-forward layer, with a constant of one (section 4)."""
+    """Return the operations of a point-wise feed-forward layer, with a constant of one (section 4)."""
     return n * d ** 2
 
 
 def draw(study: 'Study', config: str = 'wmt14_en_de_base', n: int = 64, k: int = 3, r: int = 16) -> 'Exhibit':
-    """Table 1 for the width of a configuration's model, and its operations for sequences of every length."""
+    """Compute table 1 for the width of a configuration's model, and draw its operations over sequence lengths."""
     from pipelines.core import config as configs
     from pipelines.reporting import figures
     from pipelines.reproduction.experiments import Exhibit, Figure
@@ -75,7 +75,7 @@ def _figure(title: str, d: int, k: int, r: int):
         axes.plot(lengths, [table(n, d, k, r)[name][COLUMNS[0]] for n in lengths], label=name)
     axes.axvline(d, linewidth=0.8, linestyle=':', color='C5', label='n = d')
     axes.set(title=title, xscale='log', yscale='log', xlabel='length n', ylabel='operations')
-    for axis in axes.xaxis, axes.yaxis:  # plain text: a page's letters know no $10^3$
+    for axis in axes.xaxis, axes.yaxis:  # plain text: a page's font cannot show $10^3$
         axis.set_major_formatter(EngFormatter(sep=''))
     axes.legend()
     return figure

@@ -1,4 +1,4 @@
-"""Curves of training and validation: a line a run, a colour a setting."""
+"""Curves of training and validation: one line per run, one colour per setting."""
 import math
 import os
 import re
@@ -8,12 +8,12 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study, of: Sequence[str], exp: bool = False, percent: bool = False, log: bool = False) -> Exhibit:
-    """A figure for each of some scalars, over steps.
+    """Draw a figure of each of some scalars over steps.
 
     Args:
-      of: their names as TensorBoard shows them, such as `top1_error` of training and `validation/top1_error`.
-      exp, percent: what is shown of the values, as of a `Measure`.
-      log: whether they are drawn by their logarithm.
+      of: their names in TensorBoard, such as `top1_error` of training and `validation/top1_error`.
+      exp, percent: how values are transformed, as in a `Measure`.
+      log: whether the vertical axis is logarithmic.
     """
     from pipelines.reporting import figures, report
     found = {(run.setting, f'(seed {run.seed})'): report.curves(os.path.join(
@@ -31,5 +31,5 @@ def draw(study: Study, of: Sequence[str], exp: bool = False, percent: bool = Fal
 
 
 def _value(value: float, exp: bool, percent: bool) -> float:
-    value = math.exp(min(value, 700.0)) if exp else value  # what is beyond is no number
+    value = math.exp(min(value, 700.0)) if exp else value  # larger values overflow
     return 100 * value if percent else value

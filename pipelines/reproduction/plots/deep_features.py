@@ -5,20 +5,20 @@ from data_prep import UserError
 from pipelines.reproduction.experiments import Exhibit, Study
 
 PIXELS = 'raw pixels'
-SIDE = 32  # of the pictures whose raw pixels are taken
+SIDE = 32  # side of the images used as raw pixels
 
 
 def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str, dict], train: int = 30,
          test: int = 50, splits: int = 3, split: str = 'train') -> Exhibit:
-    """Mean class recall and mAP over random splits, of each of `rows` and of raw pixels.
+    """Compute mean class recall and mAP over random splits, for each of `rows` and for raw pixels.
 
     Args:
-      target: the setting whose data are to be told apart; of it only `prepare` is run.
+      target: the setting whose data is classified; of its stages only `prepare` runs.
       scales: Q, at each scale of the experiment.
-      rows: name -> `nets`, the settings whose exported models describe a picture; `stack: true` if scales are stacked
-        and not averaged; `only`, which of them is taken alone; `box: true` to describe the bounding box that came with
-        a picture too, stacked.
-      train, test, splits: so many pictures a class, as `deep_features.splits` takes them, so many times.
+      rows: name -> `nets`, the settings whose exported models describe an image; `stack: true` to stack scales instead
+        of averaging them; `only`, the single scale to use; `box: true` to also describe, stacked, the bounding box that
+        comes with an image.
+      train, test, splits: images per class, as in `deep_features.splits`, and number of splits.
       split: the part of the target's data set they are drawn from.
     """
     from keras_models.image import deep_features
@@ -59,11 +59,11 @@ def _exported(study: Study, setting: str, seed: int) -> str:
     for run in study.runs:
         if (run.setting, run.seed) == (setting, seed):
             return os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT)
-    raise UserError(f'exhibit deep_features: {setting!r} is no setting that is run.')
+    raise UserError(f'exhibit deep_features: {setting!r} is not a setting that is run.')
 
 
 def labels(examples: str, split: str, module) -> Any:
-    """The classes of a split's pictures, as numbers [n]."""
+    """Return the classes of a split's images as numbers [n]."""
     import numpy as np
 
     from data_prep.core import records
@@ -74,14 +74,14 @@ def labels(examples: str, split: str, module) -> Any:
 
 
 def pictures(examples: str, split: str, module, rows: list[int], boxes: bool) -> dict[str, list[bytes]]:
-    """The encoded pictures of these rows, `picture`, and if asked what their first `box` shows; without one, all."""
+    """Return the encoded images of these rows, `picture`, and on request their first `box`, or else the whole image."""
     from data_prep.core import records
     found, text = module.examples(records.open_split(examples, split).read(rows))
     return {'picture': found, **({'box': [cut(each, box) for each, box in zip(found, text['boxes'])]} if boxes else {})}
 
 
 def cut(picture: bytes, box: list[float]) -> bytes:
-    """What is in a box, its ends in fractions of width and height, as a PNG."""
+    """Crop a box, its ends in fractions of width and height, and return it as a PNG."""
     import io
 
     from PIL import Image
@@ -95,7 +95,7 @@ def cut(picture: bytes, box: list[float]) -> bytes:
 
 
 def pixels(shown: list[bytes]) -> Any:
-    """Levels of pictures rescaled to SIDE x SIDE, less their mean, as descriptors of unit length [n, 3 SIDE^2]."""
+    """Return images rescaled to SIDE x SIDE, less their mean, as descriptors of unit length [n, 3 SIDE^2]."""
     import io
 
     import numpy as np

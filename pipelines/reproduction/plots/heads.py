@@ -1,4 +1,4 @@
-"""Where the heads of a trained Transformer look: figures 3 to 5 of Vaswani et al. 2017, in pictures and numbers."""
+"""Attention heads of a trained Transformer: figures 3 to 5 of Vaswani et al. 2017, as plots and numbers."""
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -14,8 +14,10 @@ Heads = Literal['all', 'sharpest', 'apart']
 
 
 def far(weights: np.ndarray, query: int, places: int = 3, least: float = 0.25) -> int:
-    """How many heads look farthest away: at one subword so many places from the query or more with the most of their
-    weight, and at least so much of it. (Of even attention most is far away, too, and follows nothing.)
+    """Count the heads that attend far away.
+
+    A head counts if its largest weight is at least `least` and lies `places` or more from the query. (Uniform attention
+    also lies mostly far away, but follows nothing.)
 
     Args:
       weights: [h, n, n], whose rows are queries and sum to 1.
@@ -25,13 +27,16 @@ def far(weights: np.ndarray, query: int, places: int = 3, least: float = 0.25) -
 
 
 def apart(weights: np.ndarray) -> np.ndarray:
-    """[h, n, m] weights -> [h, h], how differently two heads look: the weight that would have to be moved to make one
-    of the other, in the mean of all queries. 0 between heads that are alike, 1 where they look at nothing in common."""
+    """Return how differently two heads attend, [h, h], from weights [h, n, m].
+
+    This is the total variation distance, the weight that would have to move, averaged over queries: 0 for equal heads,
+    1 for heads that attend to disjoint positions.
+    """
     return np.abs(weights[:, None] - weights[None]).sum(-1).mean(-1) / 2
 
 
 def chosen(weights: np.ndarray, query: int | None, heads: Heads) -> list[int]:
-    """All heads; the two that look sharpest from a query, or from any; or the two that are farthest apart."""
+    """Return all heads; the two with the sharpest attention from a query, or from any; or the two farthest apart."""
     if heads == 'all':
         return list(range(len(weights)))
     if heads == 'apart':
@@ -41,13 +46,13 @@ def chosen(weights: np.ndarray, query: int | None, heads: Heads) -> list[int]:
 
 
 def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str = '') -> dict[str, float]:
-    """What a picture shows, as numbers.
+    """Summarise attention in numbers.
 
     Args:
       weights: [h, n, n] of an encoder's layer.
-      word: whose attention is looked at besides that of all.
-      to: what it is to look at: the head counts that gives this the most more than from other places. (A head that
-        looks at one place from everywhere follows nothing.)
+      word: a query whose attention is measured besides that of all.
+      to: the position it should attend to: of all heads, the one counts that exceeds its weight there from other
+        queries the most. (A head that attends to one place from everywhere follows nothing.)
     """
     pairs = apart(weights)[np.triu_indices(len(weights), 1)]
     found = {'difference of heads': float(pairs.mean()) if len(pairs) else 0.0}
@@ -63,25 +68,25 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
 
 
 def place(source: Sequence[str], word: str) -> int:
-    """Where a word stands.
+    """Return the position of a word.
 
     Raises:
-      UserError: it is not there, or not as one subword.
+      UserError: it does not occur as one subword.
     """
     if word not in source:
-        raise UserError(f'{word!r} is no subword of the sentence, which was cut into {" ".join(source)}; name another.')
+        raise UserError(f'{word!r} is not a subword of the sentence, {" ".join(source)}. Name one of these.')
     return list(source).index(word)
 
 
 def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = '', word: str = '', to: str = '',
          pictures: Sequence[dict] = ({},)) -> 'Exhibit':
-    """Pictures of the encoder's self-attention in the first run of a setting, and numbers of all of its runs.
+    """Draw the encoder's self-attention in the first run of a setting, and measure it in all of its runs.
 
     Args:
-      layer: scale -> the layer looked at, counted from 1.
-      setting: the first one, if none is named.
+      layer: scale -> the layer, counted from 1.
+      setting: by default the first.
       word, to: see `measured`.
-      pictures: of each the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
+      pictures: for each plot the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
     """
     from pipelines.reporting import figures
     from pipelines.reproduction.experiments import Exhibit, Figure
@@ -96,18 +101,18 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
 
 
 def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
-    """The weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
+    """Return the weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
     from pipelines.reporting import attention
     looked = attention.look(pipeline, sentence, target=sentence)
-    weights, source = looked.weights, looked.source  # the decoder is not looked at
+    weights, source = looked.weights, looked.source  # only the encoder
     name = f'encoder/{layer - 1}/self_attention'
     if name not in weights:
-        raise UserError(f'There is no layer {layer} in an encoder of {pipeline.config.model.N}.')
+        raise UserError(f'There is no layer {layer}: the encoder has {pipeline.config.model.N}.')
     return weights[name], source
 
 
 def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
-    """What draws it, and its title."""
+    """Return the function that draws a plot, and its title."""
     from pipelines.reporting import attention
     which = chosen(weights, place(source, word) if word else None, heads)
     title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'

@@ -1,4 +1,4 @@
-"""The kernels of an image net's first convolution (Krizhevsky et al. 2012, figure 3 and section 6.1)."""
+"""Kernels of an image net's first convolution (Krizhevsky et al. 2012, figure 3 and section 6.1)."""
 import math
 import os
 
@@ -7,16 +7,16 @@ import numpy as np
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
 
-COLUMNS = 16  # of figure 3
-_GAP, _BETWEEN, _SCALE = 1, 4, 4  # between two kernels and between towers, in weights; pixels a weight
+COLUMNS = 16  # columns in figure 3
+_GAP, _BETWEEN, _SCALE = 1, 4, 4  # gaps between kernels and between towers, in weights; pixels per weight
 
 
 def draw(study: Study, setting: str = '', towers: int = 1) -> Exhibit:
-    """A grid of kernels of the setting's first run, and how much of them is colour in every run.
+    """Draw a grid of the kernels of the setting's first run, and measure the share of colour in every run.
 
     Args:
-      setting: whose kernels are drawn; the first one's, if none is named.
-      towers: how many equal parts the kernels are divided into, drawn apart, the first on top.
+      setting: by default the first.
+      towers: number of equal parts the kernels are divided into, drawn separately, the first on top.
     """
     from matplotlib import image
     shown, values = trained.run(study, setting), {}
@@ -35,13 +35,14 @@ def draw(study: Study, setting: str = '', towers: int = 1) -> Exhibit:
 
 
 def first(net) -> np.ndarray:
-    """The kernels of a model's first convolution, [h, w, maps, n]."""
+    """Return the kernels of a model's first convolution, [h, w, maps, n]."""
     return next(weight.numpy() for weight in net.weights if len(weight.shape) == 4)
 
 
 def colour(kernels: np.ndarray) -> np.ndarray:
-    """Which part of each kernel's squared length is not grey, [n]: 0 where it is the same in all of the maps, and 2/3
-    on average of one drawn at random for three.
+    """Return the part of each kernel's squared length that is not grey, [n].
+
+    It is 0 for a kernel equal in all maps, and 2/3 on average for three independent random maps.
 
     Args:
       kernels: [h, w, maps, n].
@@ -51,10 +52,10 @@ def colour(kernels: np.ndarray) -> np.ndarray:
 
 
 def grid(kernels: np.ndarray, towers: int = 1, columns: int = COLUMNS) -> np.ndarray:
-    """Rows of kernels as one picture, uint8 [height, width, 3].
+    """Draw rows of kernels as one image, uint8 [height, width, 3].
 
-    Zero is grey and all kernels have one scale, so what did not learn stays grey; the largest weight of the 99th
-    percentile kernel is white or black, lest one outshine the rest.
+    Zero is grey and all kernels share one scale, so an untrained kernel stays grey. The largest weight of the 99th
+    percentile kernel is white or black, so that a single kernel cannot darken the rest.
 
     Args:
       kernels: [h, w, 3, n].

@@ -1,4 +1,4 @@
-"""An image net layer by layer, from its configuration alone: what figure 2 of Krizhevsky et al. 2012 draws."""
+"""An image net layer by layer, from its configuration: the drawing of figure 2 of Krizhevsky et al. 2012."""
 import os
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
 
 NAME = 'layers.png'
-_TALLEST, _WIDEST, _APART, _ROW = 1.0, 0.4, 0.8, 1.35  # the largest side and most maps as drawn; between centres
+_TALLEST, _WIDEST, _APART, _ROW = 1.0, 0.4, 0.8, 1.35  # drawn sizes of the largest side and most maps; distances
 _FILL, _INK, _FAINT = '#a9c4eb', '#21201d', '#8b949e'
 
 
 def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str] = ()) -> Exhibit:
-    """Every layer's neurons, million parameters and million multiply-adds; a row of each, and one of the whole net.
+    """Return a row of neurons, million parameters and million multiply-adds for each layer and for the whole net.
 
     Args:
-      towers: how many equal parts the maps are drawn in, one above the other.
-      joined: the layers that see all parts of the one before.
+      towers: number of equal parts the maps are drawn in, one above the other.
+      joined: the layers connected to all parts of the previous one.
     """
     run = trained.run(study, setting)
     config = trained.config(run.pipeline)
@@ -30,7 +30,7 @@ def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str]
 
 
 def _picture(costs, towers: int, joined: Sequence[str]):
-    """A box a layer and tower, as high as its side is long, its width the root of its maps. Returns a Figure."""
+    """Draw a box per layer and tower, as high as its side is long, its width the root of its maps; return a Figure."""
     from matplotlib import figure, patches
     side, maps = (max(getattr(cost, key) for cost in costs) for key in ('side', 'channels'))
     sizes = [(max(0.03, _TALLEST * cost.side / side), _WIDEST * (cost.channels / maps) ** 0.5) for cost in costs]

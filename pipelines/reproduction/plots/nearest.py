@@ -1,4 +1,4 @@
-"""The training pictures nearest to test pictures in the last hidden layer (Krizhevsky et al. 2012, figure 4, right)."""
+"""Training images nearest to test images in the last hidden layer (Krizhevsky et al. 2012, figure 4, right)."""
 import os
 
 import numpy as np
@@ -7,18 +7,18 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
 
 NAME = 'nearest.png'
-THUMBNAIL = 32  # side of pictures compared by their pixels
+THUMBNAIL = 32  # side of images compared by pixels
 BY = 'last hidden layer', 'pixels'
 
 
 def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6, asked: int = 500,
          among: int = 20000, seed: int = 1) -> Exhibit:
-    """Neighbours by the net of the setting's first run, and by pixels, with which the paper contrasts them.
+    """Find neighbours by the features of the setting's first run, and by pixels, with which the paper contrasts them.
 
     Args:
-      pictures: how many test pictures are shown, drawn without looking at them; `neighbours`: of each.
-      asked: how many test pictures the table counts, those shown among them.
-      among: how many training pictures are searched at most, drawn if there are more.
+      pictures: number of test images shown, drawn at random; `neighbours`: number for each.
+      asked: number of test images the table counts, including those shown.
+      among: most training images searched, drawn at random if there are more.
       seed: of these draws.
     """
     from sklearn.neighbors import NearestNeighbors
@@ -44,27 +44,26 @@ def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6
         rows.append([contact_sheet.Labelled(image, title) for image, title in zip(
             one + near, ['test', *(f'nearest {i}' for i in range(1, neighbours + 1))])])
     contact_sheet.draw_rows(os.path.join(study.out, NAME), rows, tall=1.95)
-    title = (f'{len(rows)} test pictures drawn at random, seed {seed}, and the {neighbours} nearest of '
-             f'{len(seen["train"]):,} training pictures')
+    title = (f'{len(rows)} test images drawn at random, seed {seed}, and the {neighbours} nearest of '
+             f'{len(seen["train"]):,} training images')
     return Exhibit(values, [Figure(title, f'<img src="{NAME}" alt="{title}">', shows_data=True)])
 
 
 def hidden(net):
-    """A classifier up to what its last layer is given: (image, seed) -> [B, units]."""
+    """Return a classifier without its last layer: (image, seed) -> [B, units]."""
     from tensorflow import keras
     return keras.Model(net.inputs, net.get_layer(net.output_names[0]).input)
 
 
 def closer(test: np.ndarray, train: np.ndarray, near: np.ndarray) -> float:
-    """How many of the training pictures are nearer to a test picture than those retrieved, as a part of all, on
-    average: one half if they were drawn at random.
+    """Return the average share of training images that are nearer in pixels than those retrieved; 1/2 for random ones.
 
     Args:
-      test: [n, d]; `train`: [m, d]; `near`: [n, k], numbers of training pictures.
+      test: [n, d]; `train`: [m, d]; `near`: [n, k], numbers of training images.
     """
     lengths, parts = (train ** 2).sum(1), []
     for one, retrieved in zip(test, near):
-        squared = lengths - 2 * train @ one  # less the square of `one`, the same for all
+        squared = lengths - 2 * train @ one  # without the square of `one`, equal for all
         parts.append(np.mean([np.mean(squared < squared[i]) for i in retrieved]))
     return float(np.mean(parts))
 
@@ -74,7 +73,7 @@ def _drawn(random, n: int, most: int) -> list[int]:
 
 
 def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarray]:
-    """Of every picture what it is compared by, [n, d]."""
+    """Return the vectors that images are compared by, [n, d]."""
     import tensorflow as tf
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -86,6 +85,6 @@ def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarr
 
 
 def _content(pipeline, name: str, numbers: list[int]) -> tuple[list[bytes], np.ndarray]:
-    """The pictures as files, and their classes."""
+    """Return the encoded images and their classes."""
     images, columns = pipeline.config.data_spec.examples(trained.split(pipeline, name).read(numbers))
     return images, np.array(columns['target'])

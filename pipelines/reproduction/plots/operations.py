@@ -1,4 +1,4 @@
-"""What nets are and cost, in closed form from their configurations; nothing is run."""
+"""Structure and cost of nets, in closed form from their configurations, without running them."""
 import html
 import itertools
 
@@ -6,12 +6,12 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study, network: str = '', digits: int = 9, layers: bool = True) -> Exhibit:
-    """Weight layers, parameters and multiply-adds of every setting, and a table of their layers.
+    """Return weight layers, parameters and multiply-adds of every setting, and a table of their layers.
 
     Args:
-      network: of a model of several the one that is meant.
+      network: which network, for a model of several.
       digits: operations are shown in units of 10^digits.
-      layers: whether to show that table.
+      layers: whether to show the table of layers.
     """
     values: dict[tuple[str, int], dict[str, float]] = {}
     columns: dict[str, list] = {}
@@ -30,7 +30,7 @@ def draw(study: Study, network: str = '', digits: int = 9, layers: bool = True) 
 
 
 def _table(columns: dict) -> str:
-    """Layers side by side: the n-th of every setting in a row."""
+    """Return a table with layers side by side: the n-th of every setting in one row."""
     head = ''.join(f'<th>{html.escape(name)}</th>' for name in columns)
     rows = [''.join(f'<td>{html.escape(_words(cost))}</td>' for cost in row)
             for row in itertools.zip_longest(*columns.values())]
@@ -38,7 +38,7 @@ def _table(columns: dict) -> str:
 
 
 def _words(cost) -> str:
-    """`conv1: 112 x 112 x 96, 14,208 parameters, 0.177 G` for a layer; nothing for none."""
+    """Describe a layer as `conv1: 112 x 112 x 96, 14,208 parameters, 0.177 G`; empty for None."""
     if cost is None:
         return ''
     size = getattr(cost, 'size', None) or (cost.side, cost.side)

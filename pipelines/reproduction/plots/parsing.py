@@ -1,4 +1,4 @@
-"""Beside a parser what one scores that learned nothing and lets every phrase end with the sentence."""
+"""Add the right-branching baseline, a parser that learned nothing, beside the trained parsers."""
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -8,7 +8,7 @@ ROW = 'right branching'
 
 
 def draw(study: 'Study') -> 'Exhibit':
-    """A row for right branching, by the first setting's test sentences."""
+    """Return a row for the right-branching baseline, on the first setting's test sentences."""
     from pipelines.reproduction.experiments import Exhibit
     first = study.runs[0].setting
     return Exhibit({(ROW, run.seed): {'F1': found['right_branching_f1']} for run in study.runs if run.setting == first

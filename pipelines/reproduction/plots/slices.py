@@ -1,4 +1,4 @@
-"""What an evaluation found by slices, such as classes, or pairs by how much of a garment the warp leaves bare."""
+"""Metrics by slice, such as classes, or pairs by how much of a garment the warp leaves bare."""
 import os
 from collections.abc import Mapping, Sequence
 
@@ -9,18 +9,18 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x: str = 'slice', minus: str = '',
          percent: bool = False) -> Exhibit:
-    """A figure a measure, a line a run; and rows `<setting>, <slice>`.
+    """Draw a figure per measure, with a line per run, and return rows `<setting>, <slice>`.
 
-    Where values are taken away from another setting's, a row `<setting>` with the part of slices in which less is
-    left, `<metric> less in, %`.
+    When another setting's values are subtracted, also return a row `<setting>` with the share of slices that improve,
+    `<metric> less in, %`.
 
     Args:
-      measures: column -> the metric's name in the evaluation; one that was not evaluated is left out.
-      order: the slices; left out, all of them, in ascending order of each run's values.
-      x: what they are called together.
-      minus: a setting, of whose values those of the others with the same seed are taken away: what is shown is by how
-        much these are less.
-      percent: what is shown of the values.
+      measures: column -> the metric's name in the evaluation; a metric that was not evaluated is left out.
+      order: the slices; by default all, in ascending order of each run's values.
+      x: name of the slices' axis.
+      minus: a setting; values become its value minus the other setting's with the same seed, that is, by how much the
+        other is lower.
+      percent: whether values are shown in percent.
     """
     from pipelines.reporting import figures
     values: dict[tuple[str, int], dict[str, float]] = {}
@@ -46,7 +46,7 @@ def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x
 
 
 def _of(run, metric: str, order: Sequence[str], factor: float) -> dict[str, float]:
-    """Slice -> the metric, where it is a number."""
+    """Return slice -> the metric, where it is a number."""
     by_slice = run.pipeline.outputs('evaluate')['evaluation'].properties['metrics']
     return {name: factor * by_slice[name][metric] for name in order or by_slice
             if name != 'overall' and np.isfinite(by_slice.get(name, {}).get(metric, np.nan))}

@@ -1,4 +1,4 @@
-"""What PReLU's slopes became (He et al. 2015, table 1)."""
+"""Learned slopes of PReLU (He et al. 2015, table 1)."""
 import os
 import re
 
@@ -9,9 +9,9 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study) -> Exhibit:
-    """The mean of a_i over the channels of every layer, in the weights of every run that learns them.
+    """Return the mean of a_i over the channels of every layer, for every run that learns slopes.
 
-    Rows are layers, and behind them `mean of conv2` and so on, of a stage's layers; columns are settings.
+    Rows are layers, followed by `mean of conv2` and so on for a stage's layers; columns are settings.
     """
     from pipelines.reporting import figures
     values: dict[tuple[str, int], dict[str, float]] = {}
@@ -32,9 +32,9 @@ def draw(study: Study) -> Exhibit:
 
 
 def learned(run: str, config: Config) -> dict[str, float]:
-    """The mean slope of every layer that has any, in the net's order. run: a ModelRun's folder."""
+    """Return the mean slope of every PReLU layer, in the net's order; `run` is a ModelRun's folder."""
     from pipelines.training import checkpoints
     weights = checkpoints.read(checkpoints.find(run, config.model_spec))['classifier']
     layers = [layer.removesuffix('/prelu/a') for layer in weights if layer.endswith('/prelu/a')]
-    layers.sort(key=lambda layer: (layer.startswith('fc'), layer))  # convolutions are called conv<stage>_<n>
+    layers.sort(key=lambda layer: (layer.startswith('fc'), layer))  # convolutions are named conv<stage>_<n>
     return {layer: float(np.mean(weights[f'{layer}/prelu/a'])) for layer in layers}

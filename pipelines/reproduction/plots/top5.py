@@ -1,4 +1,4 @@
-"""Test pictures and the five classes a model holds most probable (Krizhevsky et al. 2012, figure 4, left)."""
+"""Test images and a model's five most probable classes (Krizhevsky et al. 2012, figure 4, left)."""
 import os
 
 import numpy as np
@@ -10,10 +10,10 @@ NAME = 'top5.png'
 
 
 def draw(study: Study, setting: str = '', pictures: int = 8, seed: int = 1) -> Exhibit:
-    """Bars of the exported model of the setting's first run.
+    """Draw bars for the exported model of the setting's first run.
 
     Args:
-      pictures: how many, drawn from the test split without looking at them.
+      pictures: number of images, drawn at random from the test split.
       seed: of that draw.
     """
     from pipelines.reporting import contact_sheet
@@ -29,5 +29,5 @@ def draw(study: Study, setting: str = '', pictures: int = 8, seed: int = 1) -> E
     contact_sheet.draw(os.path.join(study.out, NAME), [
         contact_sheet.Shown(image, '', found['answers'], found['probabilities'], truth)
         for image, found, truth in zip(images, answers, columns['target'])], words)
-    title = f'{len(images)} test pictures drawn at random, seed {seed}, and their five most probable classes'
+    title = f'{len(images)} test images drawn at random, seed {seed}, and their five most probable classes'
     return Exhibit({}, [Figure(title, f'<img src="{NAME}" alt="{title}">', shows_data=True)])

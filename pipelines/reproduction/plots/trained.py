@@ -1,14 +1,14 @@
-"""What exhibits ask of a study's runs: which one, its net with the trained weights, its pictures."""
+"""Access to a study's runs: choose one, and load its net with trained weights, its data and images."""
 import os
 from collections.abc import Iterator
 
 from data_prep import UserError
 
-IMAGES_PER_BATCH = 256  # pictures through a net together
+IMAGES_PER_BATCH = 256  # images per batch through a net
 
 
 def run(study, setting: str):
-    """The first run of a setting; of the study, if none is named.
+    """Return the first run of a setting, or of the study.
 
     Raises:
       UserError: there is none.
@@ -16,12 +16,12 @@ def run(study, setting: str):
     for each in study.runs:
         if setting in ('', each.setting):
             return each
-    raise UserError(f'There is no run of the setting {setting!r}; there are '
+    raise UserError(f'There is no run of the setting {setting!r}. Settings with runs: '
                     f'{", ".join(dict.fromkeys(each.setting for each in study.runs)) or "none"}.')
 
 
 def config(pipeline):
-    """The pipeline's configuration; the model's keys that are empty take what its data set says of them."""
+    """Return the pipeline's configuration, with the model's empty keys filled from its data set."""
     from data_prep.core import records
     from pipelines.core import config as configs
     if not configs.empty_keys(pipeline.config):
@@ -30,7 +30,7 @@ def config(pipeline):
 
 
 def net(pipeline):
-    """The image net a pipeline trained: its functional model, (image, seed) -> …, with those weights."""
+    """Return the image net a pipeline trained: its functional model, (image, seed) -> …, with trained weights."""
     from pipelines.training import checkpoints
     known = config(pipeline)
     nets = known.model_spec.build(known.model)
@@ -39,13 +39,13 @@ def net(pipeline):
 
 
 def split(pipeline, name: str):
-    """One split of the pipeline's data set, to be read by number."""
+    """Open one split of the pipeline's data set, to be read by number."""
     from data_prep.core import records
     return records.open_split(_examples(pipeline), name)
 
 
 def pictures(pipeline, name: str, numbers) -> Iterator:
-    """Pictures of a split as validation shows them, float32 [n, crop, crop, 3], some at once and in the order given."""
+    """Yield batches of a split's images as in validation, float32 [n, crop, crop, 3], in the given order."""
     import tensorflow as tf
     settings, of = pipeline.config, split(pipeline, name)
     decode = tf.function(settings.data_spec.decoder(_examples(pipeline), settings.input, training=False),

@@ -1,23 +1,23 @@
-"""What training costs: the last columns of table 2 of Vaswani et al. 2017, and the same counted from configurations.
+"""Training cost: the last columns of table 2 of Vaswani et al. 2017, and the same counted from configurations.
 
-The paper multiplies hours, devices and what a device computes at its best (6.1, note 5). Here besides: 6 operations for
-every parameter and every pair of a source and a target token (Kaplan et al. 2020, 2.1), of a step and of all of them.
+The paper multiplies hours, devices and a device's sustained rate (6.1, note 5). This also counts 6 operations for each
+parameter and each pair of a source and a target token (Kaplan et al. 2020, 2.1), per step and in total.
 """
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.reproduction.experiments import Exhibit, Study
 
-P100 = 9.5e12  # operations a second, in single precision: the paper's estimate, in note 5
+P100 = 9.5e12  # operations per second in single precision, the paper's estimate in note 5
 
 
 def counted(parameters: int, tokens: int, steps: int) -> dict[str, float]:
-    """By the model's size.
+    """Count the cost from the model's size.
 
     Args:
-      parameters: how many learn.
-      tokens: of text, on either side of a batch.
-      steps: of the whole run.
+      parameters: trainable parameters.
+      tokens: tokens of a batch, on either side.
+      steps: steps of the whole run.
 
     Returns:
       Column -> number, in the units that the columns name.
@@ -28,16 +28,16 @@ def counted(parameters: int, tokens: int, steps: int) -> dict[str, float]:
 
 
 def by_the_clock(hours: float, devices: int = 8, peak: float = P100) -> float:
-    """The paper's figure, in 10^18 operations."""
+    """Return the paper's figure, in 10^18 operations."""
     return hours * 3600 * devices * peak / 1e18
 
 
 def draw(study: 'Study', runs: dict[str, dict[str, Any]], tokens: int = 25_000) -> 'Exhibit':
-    """A row a configuration.
+    """Return a row for each configuration.
 
     Args:
-      runs: row -> the name of its configuration, `config`, and the `hours` that the paper's run took.
-      tokens: of text in a batch, on either side; the paper has about 25,000 (5.1).
+      runs: row -> the name of its configuration, `config`, and the `hours` of the paper's run.
+      tokens: tokens of a batch, on either side; the paper has about 25,000 (5.1).
     """
     del study
     from pipelines.core import config as configs

@@ -1,4 +1,4 @@
-"""People in garments, as an evaluation kept its first pairs: a row a pair."""
+"""People in garments, from the first pairs of an evaluation: one row per pair."""
 import os
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 def draw(study: Study, given: Sequence[str] = ('person', 'garment'), made: Sequence[str] = ('reconstruction',),
          rows: int = 6) -> Exhibit:
-    """One picture for each seed.
+    """Draw one image for each seed.
 
     Args:
-      given: what is shown of the first setting, of `pipelines.reporting.strips.WHAT`.
-      made: what is shown of every setting.
-      rows: at most so many pairs.
+      given: columns of the first setting, from `pipelines.reporting.strips.WHAT`.
+      made: columns of every setting.
+      rows: most pairs shown.
     """
     import tensorflow as tf
 
@@ -31,6 +31,6 @@ def draw(study: Study, given: Sequence[str] = ('person', 'garment'), made: Seque
         name = f'tried_on_{seed}.png'
         contact_sheet.draw_rows(os.path.join(study.out, name), [
             [contact_sheet.Labelled(tf.io.read_file(path).numpy(), title) for path, title in row] for row in there])
-        picture = f'<img src="{name}" alt="People in garments, a row a pair">'
+        picture = f'<img src="{name}" alt="People in garments, one row per pair">'
         shown.append(Figure(f'seed {seed}', picture, shows_data=True))
     return Exhibit({}, shown)

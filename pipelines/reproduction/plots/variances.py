@@ -1,4 +1,4 @@
-"""What becomes of a signal and of its gradient on their way through random layers (He et al. 2015, section 2.2)."""
+"""Variances of a signal and its gradient through random layers (He et al. 2015, section 2.2)."""
 import os
 from collections.abc import Callable
 
@@ -8,9 +8,10 @@ from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study, width: int = 512, layers: int = 30, seeds: int = 20) -> Exhibit:
-    """Var[y_l] / Var[y_1] forward and Var[dx_l] / Var[dx_(L+1)] backward by depth, geometric means over `seeds`.
+    """Compute Var[y_l] / Var[y_1] forward and Var[dx_l] / Var[dx_(L+1)] backward by depth, geometric means over seeds.
 
-    Of each setting `layers` dense ones of `width` rectifiers, which are 1 x 1 convolutions, drawn by its model's rule.
+    Each setting has `layers` dense layers of `width` rectifiers, equal to 1 x 1 convolutions, drawn by its model's
+    rule.
     """
     from pipelines.reporting import figures
     values, forward, backward = {}, {}, {}
@@ -31,7 +32,7 @@ def draw(study: Study, width: int = 512, layers: int = 30, seeds: int = 20) -> E
 
 
 def _rule(config) -> Callable:
-    """What makes an initializer as the configuration has it for convolutions."""
+    """Return the function that makes the configuration's initializer for convolutions."""
     from keras_models.core import initializers
     if config.weights == 'xavier':
         return initializers.xavier
@@ -39,12 +40,12 @@ def _rule(config) -> Callable:
 
 
 def ratios(rule: Callable, a: float, widths: list[int], seeds: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Geometric means over seeds.
+    """Compute geometric means over seeds.
 
     Args:
-      rule: makes an initializer.
-      a: the rectifiers' slope below zero.
-      widths: of the input and of each layer, L + 1 numbers.
+        rule: makes an initializer.
+        a: the rectifiers' slope below zero.
+        widths: widths of the input and each layer, L + 1 numbers.
 
     Returns:
       Var[y_l] / Var[y_1] for l of 1 to L (9), and Var[dx_l] / Var[dx_(L+1)] for l of 2 to L + 1 (13); L values each.

@@ -1,21 +1,21 @@
-"""Tables 1 and 2 of Simonyan & Zisserman 2015: what the configurations are made of, and what that counts and costs."""
+"""Tables 1 and 2 of Simonyan & Zisserman 2015: layers, parameters and cost of the configurations."""
 import itertools
 
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study, layers: bool = False) -> Exhibit:
-    """Of every setting weight layers, parameters and multiply-adds; if `layers`, table 1 itself besides."""
+    """Return weight layers, parameters and multiply-adds of every setting; with `layers`, table 1 itself too."""
     from keras_models import vgg
     models = {run.setting: run.pipeline.config.model for run in study.runs}
     values = {(name, 0): {'weight layers': float(len(vgg.costs(model))),
                           'million parameters': vgg.parameters(model) / 1e6,
                           'billion multiply-adds': vgg.macs(model) / 1e9} for name, model in models.items()}
-    return Exhibit(values, [Figure('The layers, a configuration a column', columns(models))] if layers else [])
+    return Exhibit(values, [Figure('Layers of each configuration', columns(models))] if layers else [])
 
 
 def columns(models: dict) -> str:
-    """Configurations side by side, a line between poolings, as a <table>."""
+    """Return a <table> of configurations side by side, with lines between poolings."""
     from keras_models import vgg
     stages = {}
     for name, model in models.items():

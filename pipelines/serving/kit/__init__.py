@@ -1,6 +1,6 @@
-"""What a server and its users need beside the model: `<destination>.kit/`, a README and clients.
+"""Write the serving kit, `<destination>.kit/`: a README and clients for a server and its users.
 
-`README.md.j2` is filled in from the SavedModel's own signatures; the clients are plain files, copied as they are.
+`README.md.j2` is filled in from the SavedModel's signatures; the clients are copied verbatim.
 """
 import importlib.resources
 import os
@@ -14,8 +14,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from data_prep.core import records
 
-# What the clients can ask: by a name for it, the inputs of `serving_default` they fill in, the outputs they read, and
-# the clients.
+# Requests that the clients support, by name: the inputs of `serving_default` they fill in, the outputs they read, and
+# the client files.
 ASKED = {'text': ({'text'}, {'text'}, ('rest_client.py', 'grpc_client.py')),
          'image': ({'image'}, {'labels', 'descriptions', 'probabilities'}, ('rest_client.py', 'grpc_client.py')),
          'try_on': ({'image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask'}, {'image_bytes'},
@@ -23,12 +23,12 @@ ASKED = {'text': ({'text'}, {'text'}, ('rest_client.py', 'grpc_client.py')),
 
 
 def write(saved_model_dir: str, destination: str, command: str) -> str:
-    """Writes the kit of a destination, over the one of an earlier push.
+    """Write the kit of a destination, replacing that of an earlier push.
 
     Args:
-      saved_model_dir: the model, whose signatures the README shows.
+      saved_model_dir: the model whose signatures the README shows.
       destination: the folder serving watches.
-      command: the push command, for the README to say how to roll back.
+      command: the push command, with which the README explains rollback.
 
     Returns:
       The kit's folder.
@@ -45,7 +45,7 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
 
 
 def _asked(inputs: dict, outputs: dict) -> str:
-    """What the clients can ask a model with this signature, or nothing."""
+    """Return the kind of request the clients can make with this signature, or nothing."""
     return next((name for name, (takes, answers, _) in ASKED.items() if {*inputs} == takes and answers <= {*outputs}),
                 '')
 
@@ -57,7 +57,7 @@ def _template(name: str) -> str:
 def _readme(destination: str, command: str, signatures: dict, asked: str) -> str:
     name, remote = model_name(destination), '://' in destination
     if not remote:
-        destination = os.path.abspath(destination)  # a mount needs it so
+        destination = os.path.abspath(destination)  # Docker mounts need an absolute path
     template = jinja2.Template(_template('README.md.j2'), undefined=jinja2.StrictUndefined, trim_blocks=True,
                                lstrip_blocks=True, keep_trailing_newline=True)
     return template.render(
@@ -68,12 +68,12 @@ def _readme(destination: str, command: str, signatures: dict, asked: str) -> str
 
 
 def model_name(destination: str) -> str:
-    """The name requests use: the destination folder's, in characters a URL needs no quotes for."""
+    """Return the model name for requests: the destination folder's, in characters that URLs need not escape."""
     return re.sub(r'[^\w.-]', '_', posixpath.basename(destination), flags=re.ASCII)
 
 
 def _signatures(saved_model_dir: str) -> dict[str, dict[str, dict[str, str]]]:
-    """Signature -> inputs and outputs -> tensor name -> type and shape; read without loading the model."""
+    """Return signature -> inputs and outputs -> tensor name -> type and shape; read without loading the model."""
     with tf.io.gfile.GFile(os.path.join(saved_model_dir, 'saved_model.pb'), 'rb') as file:
         model = saved_model_pb2.SavedModel.FromString(file.read())
     return {name: {side: {key: _describe(tensor) for key, tensor in sorted(getattr(signature, side).items())}

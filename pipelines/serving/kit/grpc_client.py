@@ -1,10 +1,10 @@
-"""Sends lines of text, or pictures, to a served model over gRPC and prints its answers, one line for each.
+"""Send lines of text, or images, to a served model over gRPC and print one line of output for each.
 
     python grpc_client.py 'A man rides a bicycle.'
     python grpc_client.py --address host:8500 < lines.txt > answers.txt
     python grpc_client.py --pictures photo.jpg folder/*.png
 
-Needs grpcio, tensorflow and tensorflow-serving-api, and rest_client.py for the flags, the reading and the printing.
+Needs grpcio, tensorflow and tensorflow-serving-api, and rest_client.py for flags, reading and printing.
 """
 import os
 
@@ -12,7 +12,7 @@ from rest_client import Refused, parser, run
 
 
 def predict_grpc(stub, model, name, values, timeout):
-    """Calls PredictionService.Predict with the values, strings or bytes, as one tensor."""
+    """Call PredictionService.Predict with the values, strings or bytes, as one tensor."""
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
@@ -28,7 +28,7 @@ def predict_grpc(stub, model, name, values, timeout):
 
 
 def decoded(value):
-    """Text where there are bytes, in lists of any depth."""
+    """Decode bytes to text in lists of any depth."""
     if isinstance(value, list):
         return [decoded(each) for each in value]
     return value.decode('utf-8', 'replace') if isinstance(value, bytes) else value
@@ -36,7 +36,7 @@ def decoded(value):
 
 def main():
     flags = parser(__doc__)
-    flags.add_argument('--address', default='localhost:8500', help='the server (default: %(default)s)')
+    flags.add_argument('--address', default='localhost:8500', help='address of the server (default: %(default)s)')
     args = flags.parse_args()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     import grpc

@@ -1,8 +1,8 @@
-"""Sends lines of text, or pictures, to a served model over REST and prints its answers, one line for each.
+"""Send lines of text, or images, to a served model over REST and print one line of output for each.
 
-    python rest_client.py 'A man rides a bicycle.'
-    python rest_client.py --url http://host:8501 < lines.txt > answers.txt
-    python rest_client.py --pictures photo.jpg folder/*.png
+python rest_client.py 'A man rides a bicycle.'
+python rest_client.py --url http://host:8501 < lines.txt > answers.txt
+python rest_client.py --pictures photo.jpg folder/*.png
 """
 import argparse
 import base64
@@ -20,33 +20,33 @@ class Refused(Exception):
 
 
 def parser(description):
-    """The flags both clients take."""
+    """Return the flags of both clients."""
     flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('lines', nargs='*', metavar='LINE', help='text to send (default: standard input, by lines)')
-    flags.add_argument('--pictures', action='store_true', help='the lines are names of JPEG or PNG files to classify')
-    flags.add_argument('--batch_size', type=int, help='lines a request (default: 32, of pictures 1)')
+    flags.add_argument('--pictures', action='store_true', help='the lines name JPEG or PNG files to classify')
+    flags.add_argument('--batch_size', type=int, help='lines per request (default: 32; 1 for images)')
     model_flags(flags)
     return flags
 
 
 def model_flags(flags, timeout=60):
-    """The flags that say which model is asked, and how long its answer may take."""
+    """Add the flags that name the model and its timeout."""
     flags.add_argument('--model', default=pathlib.Path(__file__).resolve().parent.name.removesuffix('.kit'),
                        help='name the model is served under (default: %(default)s, from this folder\'s name)')
-    flags.add_argument('--timeout', type=float, default=timeout, help='seconds for a request (default: %(default)s)')
+    flags.add_argument('--timeout', type=float, default=timeout, help='seconds per request (default: %(default)s)')
 
 
 def run(args, predict):
-    """Sends all lines, or the pictures they name, in batches.
+    """Send all lines, or the images they name, in batches.
 
     Args:
       args: parsed flags.
-      predict: the input's name and its values -> outputs by name, each a list as long as the values. Raises Refused.
+      predict: input name and values -> outputs by name, each a list with one item per value. Raises Refused.
     """
-    for stream in (sys.stdin, sys.stdout):  # a file's name may be of any bytes
+    for stream in (sys.stdin, sys.stdout):  # a file name may have any bytes
         stream.reconfigure(encoding='utf-8', errors='surrogateescape' if args.pictures else 'strict')
-    typing = not args.lines and sys.stdin.isatty()  # then each line is answered at once
-    default = 1 if args.pictures else 32  # so that a picture the server refuses costs no other
+    typing = not args.lines and sys.stdin.isatty()  # then answer each line immediately
+    default = 1 if args.pictures else 32  # so that a refused image does not affect others
     size = 1 if typing else default if args.batch_size is None else args.batch_size
     lines, sent = (line.rstrip('\r\n') for line in args.lines or sys.stdin), 0
     while batch := list(itertools.islice(lines, max(1, size))):
@@ -61,16 +61,16 @@ def run(args, predict):
 
 
 def answer(predict, lines, sent):
-    """Prints the model's text for each line."""
+    """Print the model's output for each line."""
     outputs = predict('text', lines)
     for number, text in enumerate(outputs['text']):
-        print(' '.join(text.splitlines()), flush=True)  # an answer is one line, whatever the model says
+        print(' '.join(text.splitlines()), flush=True)  # print one line per input, whatever the model outputs
         if outputs.get('truncated', [False] * len(lines))[number]:
-            print(f'line {sent + number + 1} is too long; only its beginning was read', file=sys.stderr)
+            print(f'line {sent + number + 1} is too long; only its beginning was used', file=sys.stderr)
 
 
 def classify(predict, files):
-    """Prints each file, its best label, the label's probability, and its description unless that is the label."""
+    """Print each file, its best label, the label's probability, and its description unless it equals the label."""
     outputs = predict('image', [content(file) for file in files])
     best = ([row[0] for row in outputs[name]] for name in ('labels', 'probabilities', 'descriptions'))
     for file, label, probability, description in zip(files, *best):
@@ -81,23 +81,23 @@ def content(file):
     try:
         with open(file, 'rb') as stream:
             return stream.read()
-    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+    except (OSError, ValueError) as error:  # a name with a null byte raises ValueError
         reason = getattr(error, 'strerror', error)
-        sys.exit(f'error: {file} cannot be read ({reason}); give names of JPEG or PNG files.')
+        sys.exit(f'error: {file} cannot be read ({reason}). Give names of JPEG or PNG files.')
 
 
 def predict_rest(url, inputs, timeout):
-    """Asks TensorFlow Serving's REST interface, in its column format.
+    """Call TensorFlow Serving's REST interface in its column format.
 
     Args:
-      url: the model's, as http://localhost:8501/v1/models/name.
+      url: the model's, such as http://localhost:8501/v1/models/name.
       inputs: name -> values, strings or bytes.
 
     Returns:
-      The outputs: name -> values, or the values alone where there is one output.
+      The outputs, name -> values; only the values if there is a single output.
     """
     body = json.dumps({'inputs': {name: [encoded(value) for value in values] for name, values in inputs.items()}})
-    request = urllib.request.Request(  # noqa: S310 (its user gives the URL)
+    request = urllib.request.Request(  # noqa: S310 (the user gives the URL)
         f'{url}:predict', body.encode(), {'Content-Type': 'application/json'})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310 (as above)
@@ -111,19 +111,19 @@ def predict_rest(url, inputs, timeout):
         raise Refused(f'{url} answered {error.code}: {body}') from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, 'reason', error)
-        sys.exit(f'error: {url} cannot be reached ({reason}); start the server as README.md says, or give --url.')
+        sys.exit(f'error: {url} cannot be reached ({reason}). Start the server as README.md says, or give --url.')
     except (ValueError, KeyError, TypeError):
-        sys.exit(f'error: {url} does not answer as TensorFlow Serving does; see that --url is its REST port.')
+        sys.exit(f'error: {url} does not answer like TensorFlow Serving. Check that --url is its REST port.')
 
 
 def encoded(value):
-    """Bytes as the JSON object that stands for them."""
+    """Return bytes as the JSON object that encodes them."""
     return {'b64': base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
 def main():
     flags = parser(__doc__)
-    flags.add_argument('--url', default='http://localhost:8501', help='the server (default: %(default)s)')
+    flags.add_argument('--url', default='http://localhost:8501', help='address of the server (default: %(default)s)')
     args = flags.parse_args()
     url = f'{args.url.rstrip("/")}/v1/models/{args.model}'
     run(args, lambda name, values: predict_rest(url, {name: values}, args.timeout))

@@ -1,10 +1,10 @@
-"""Sends pairs of a person and a garment to a served try-on model over REST and writes its pictures.
+"""Send pairs of a person and a garment to a served try-on model over REST and write its images.
 
     python try_on_client.py people/test_pairs.txt
     python try_on_client.py --url http://host:8501 --out results people/test_pairs.txt
 
-A line of a pairs file names a person and a garment; their files lie in the folders beside it as VITON-HD lays them out:
-image, cloth, cloth-mask, image-parse, openpose-json, and possibly openpose-img. Needs rest_client.py beside it.
+A line of a pairs file names a person and a garment. Their files lie beside it in VITON-HD's folders: image, cloth,
+cloth-mask, image-parse, openpose-json, and optionally openpose-img. Needs rest_client.py beside it.
 """
 import argparse
 import base64
@@ -13,7 +13,7 @@ import sys
 
 from rest_client import Refused, content, model_flags, predict_rest
 
-# Input of the model -> the folders it may lie in, and what its file has behind the stem of the person or the garment.
+# Model input -> the folders it may be in, and the file endings after the stem of the person or the garment.
 PICTURES = ('.jpg', '.png', '.jpeg')
 FILES = {'image': (('image',), PICTURES), 'cloth': (('cloth',), PICTURES),
          'cloth_mask': (('cloth-mask', 'cloth_mask'), PICTURES),
@@ -23,7 +23,7 @@ FILES = {'image': (('image',), PICTURES), 'cloth': (('cloth',), PICTURES),
 
 
 def found(root, name, key):
-    """The file of one of the model's inputs, or None."""
+    """Return the file of a model input, or None."""
     folders, endings = FILES[key]
     paths = (root / folder / f'{pathlib.PurePosixPath(name).with_suffix("")}{ending}'
              for folder in folders for ending in dict.fromkeys([pathlib.PurePosixPath(name).suffix, *endings])
@@ -32,26 +32,26 @@ def found(root, name, key):
 
 
 def pair_inputs(root, person, garment):
-    """The model's inputs of a pair, each a list of one file's content."""
+    """Return the model's inputs of a pair, each a list of one file's content."""
     inputs = {}
     for key in FILES:
         path = found(root, garment if key.startswith('cloth') else person, key)
-        if path is None and key != 'pose_image':  # which is drawn from pose_json where there is none
+        if path is None and key != 'pose_image':  # drawn from pose_json if it is missing
             sys.exit(f'error: {root}: {garment if key.startswith("cloth") else person} has no file in '
-                     f'{" or ".join(FILES[key][0])}; give a pairs file that lies beside these folders.')
+                     f'{" or ".join(FILES[key][0])}. Give a pairs file that lies beside these folders.')
         inputs[key] = [content(path) if path else b'']
     return inputs
 
 
 def pairs(path):
-    """Person and garment of every line of a pairs file, and the folder they lie in."""
+    """Yield person, garment and data folder of every line of a pairs file."""
     lines = content(path).decode('utf-8', 'replace').splitlines()
     split = path.stem.removesuffix('_pairs')
     root = path.parent / split if (path.parent / split).is_dir() else path.parent
     for number, line in enumerate(lines, 1):
         words = line.split()
         if len(words) not in (0, 2):
-            sys.exit(f'error: {path}, line {number}: write a person and a garment, as 00001_00.jpg 00002_00.jpg.')
+            sys.exit(f'error: {path}, line {number}: write a person and a garment, such as 00001_00.jpg 00002_00.jpg.')
         if words:
             yield root, *words
 
@@ -60,8 +60,8 @@ def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('files', nargs='+', type=pathlib.Path, metavar='PAIRS', help='pairs files')
     flags.add_argument('--out', type=pathlib.Path, default=pathlib.Path('pictures'),
-                       help='where the pictures go (default: %(default)s)')
-    flags.add_argument('--url', default='http://localhost:8501', help='the server (default: %(default)s)')
+                       help='folder for the images (default: %(default)s)')
+    flags.add_argument('--url', default='http://localhost:8501', help='address of the server (default: %(default)s)')
     model_flags(flags, timeout=600)
     args = flags.parse_args()
     url = f'{args.url.rstrip("/")}/v1/models/{args.model}'
@@ -76,7 +76,7 @@ def main():
                 refused += 1
                 continue
             target = args.out / f'{"_".join(pathlib.PurePosixPath(each).stem for each in (person, garment))}.png'
-            target.write_bytes(base64.b64decode(outputs[0]['b64']))  # the one output, so it has no name
+            target.write_bytes(base64.b64decode(outputs[0]['b64']))  # a single output has no name
             print(target, flush=True)
     sys.exit(1 if refused else 0)
 

@@ -1,7 +1,7 @@
-"""The page at `/`: a card for each model, and for each kind of model a way to try it.
+"""The web page at `/`: a card for each model, and a way to try each kind of model.
 
-HTML is written here by Jinja2; the JavaScript and the styles are files of `static/`, sent as they are. What is uploaded
-is answered and forgotten: nothing is written anywhere.
+Jinja2 renders the HTML; JavaScript and styles are static files. Uploads are processed in memory and never written to
+disk.
 """
 import importlib.resources
 import json
@@ -18,7 +18,7 @@ from pipelines.serving.page import cards, people, pictures, play, text
 
 _TYPES = {'css': 'text/css', 'js': 'text/javascript', 'svg': 'image/svg+xml'}
 _KINDS = {'text': text, 'tree': text, 'image': pictures, 'try_on': people, 'play': play}
-# A report is one page with its styles inside, and without scripts.
+# A report is one page with inline styles and no scripts.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 
 
@@ -26,7 +26,7 @@ class Page:
     """Handlers of one server's page.
 
     Args:
-      server: gives the models, the bounds and the settings.
+      server: provides the models, bounds and settings.
     """
 
     def __init__(self, server):
@@ -55,12 +55,12 @@ class Page:
         return self._html('model.html.j2', card=card, examples=examples, rest=self._server.addresses['rest'])
 
     async def status(self, request: web.Request) -> web.Response:
-        """Which versions answer now, so that an open page can tell of a change."""
+        """Report which versions answer now, so that an open page can detect a change."""
         return _json({model.name: version.number for model, version in self._served()})
 
     async def static(self, request: web.Request) -> web.Response:
         name = request.match_info['name']
-        if name not in self._static:  # a look in a table: no path is opened
+        if name not in self._static:  # a table look-up: no path is opened
             raise web.HTTPNotFound
         return web.Response(body=self._static[name], content_type=_TYPES[name.split('.')[-1]], charset='utf-8',
                             headers={'Cache-Control': 'no-cache'})
@@ -69,12 +69,12 @@ class Page:
         model, version = self._find(request)
         page = await self.cards.report(model, version)
         if page is None:
-            raise web.HTTPNotFound(text='There is no report of this model on this machine.')
+            raise web.HTTPNotFound(text='This machine has no report of this model.')
         return web.Response(body=page, content_type='text/html', charset='utf-8',
                             headers={'Content-Security-Policy': _REPORT_POLICY})
 
     async def picture(self, request: web.Request) -> web.Response:
-        """A picture of the examples, or of the people and garments to choose from."""
+        """Return an image of the examples, or of the people and garments to choose from."""
         model, version = self._find(request)
         kind, number = request.match_info['kind'], request.match_info['number']
         if not number.isdecimal() or len(number) > 6:
@@ -89,7 +89,7 @@ class Page:
                             headers={'Cache-Control': 'private, max-age=60'})
 
     async def act(self, request: web.Request) -> web.Response:
-        """What a visitor does on a model's page: a body of JSON, or of a picture's bytes, and an answer in JSON."""
+        """Handle an action on a model's page: the body is JSON or an image's bytes, the answer JSON."""
         start, model, _ = time.monotonic(), *self._find(request)
         action = request.match_info['action']
         body = await self._server.rest.read(request)
@@ -108,7 +108,7 @@ class Page:
             return _json({**answer, 'version': version.number,
                           'milliseconds': round(1000 * (time.monotonic() - start))})
 
-    # What the kinds use.
+    # Used by the kinds of models.
 
     async def predict(self, version: Version, signature: str, inputs: dict) -> dict:
         return await self._models.predict(version, signature, inputs, self._server.settings.bounds.wait)
@@ -140,9 +140,9 @@ def _object(body: bytes) -> dict:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise invalid('The body is no JSON.') from error
+        raise invalid('The body is not JSON.') from error
     if not isinstance(found, dict):
-        raise invalid('The body is no JSON object.')
+        raise invalid('The body is not a JSON object.')
     return found
 
 

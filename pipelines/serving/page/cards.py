@@ -1,4 +1,4 @@
-"""What a card says of a model: its paper, verdict and metrics, as the pipeline that pushed it left them."""
+"""Describe a model on its card: paper, verdict and metrics, as recorded by the pipeline that pushed it."""
 import asyncio
 import collections
 import json
@@ -12,13 +12,13 @@ from pipelines.reporting import answers
 from pipelines.serving import pusher, saved_model
 from pipelines.serving.models import Model, Models, Version
 
-_SHOWN = 6  # metrics on a card
+_SHOWN = 6  # metrics shown on a card
 _TITLES = {'text': 'Text to text', 'tree': 'Sentence to tree', 'image': 'Image to class', 'try_on': 'Virtual try-on',
            'play': 'A machine that learned a game', 'other': 'Model'}
 
 
 class Cards:
-    """Cards by version, each looked up once."""
+    """Cards by version, each built once."""
 
     def __init__(self, models: Models):
         self._models = models
@@ -37,7 +37,7 @@ class Cards:
         return await asyncio.get_running_loop().run_in_executor(None, _read, card['report_file'])
 
     async def confusions(self, model: Model, version: Version) -> dict[str, dict[str, int]]:
-        """Of every class of the test: what its images were taken for, and how often."""
+        """Return, for every class of the test set, the classes predicted for its images, with counts."""
         card = await self.of(model, version)
         if 'confusions' not in card:
             card['confusions'] = await asyncio.get_running_loop().run_in_executor(
@@ -46,7 +46,7 @@ class Cards:
 
 
 def kind(version: Version) -> str:
-    """How a version can be tried: the task of its paper, and `other` if this project did not export it."""
+    """Return how a version can be tried: the task of its paper, or `other` if this project did not export it."""
     if not version.description:
         return 'other'
     inputs = version.signatures.get('serving_default')
@@ -78,7 +78,7 @@ def _card(model: Model, version: Version) -> dict[str, Any]:
 
 
 def _evaluation(destination: str, record: dict) -> str:
-    """The folder of the evaluation whose blessing a version was pushed with, or '' where it is not on this machine."""
+    """Return the folder of the evaluation a version was pushed with, or '' if it is not on this machine."""
     blessing = record.get('lineage', {}).get('artifacts', {}).get('blessing', {})
     root = artifacts.root_of(os.path.join(destination, '.'))
     if not root or not blessing:
@@ -86,7 +86,7 @@ def _evaluation(destination: str, record: dict) -> str:
     try:
         with artifacts.opened(root) as store:
             uris = {number: uri for number, uri, _ in store.digests('ModelBlessing')}
-    except Exception:  # a card without metrics is better than none, whatever ails the store
+    except Exception:  # show a card without metrics, whatever is wrong with the store
         return ''
     uri = uris.get(blessing.get('id'), '')
     place = os.path.join(root, *uri.rstrip('/').split('/')[-3:-1]) if uri else ''  # evaluate/<execution>

@@ -1,4 +1,4 @@
-"""Try-on: whom and what to choose from, one's own sample, and the pictures that are made."""
+"""Try-on page: people and garments to choose from, the visitor's own files, and the generated images."""
 import base64
 import binascii
 import functools
@@ -21,20 +21,20 @@ from pipelines.serving.saved_model import spec_of
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PERSON = ('image', 'parse', 'pose_json', 'pose_image')
-MADE, TESTED = 8, 16  # people of each kind to choose from
+MADE, TESTED = 8, 16  # generated people, and people of the test set, to choose from
 _NAMES = {'image': 'image', 'parse': 'parse', 'keypoints': 'pose_json', 'pose': 'pose_image', 'cloth': 'cloth',
-          'cloth_mask': 'cloth_mask'}  # of `tryon_files` -> the model's
+          'cloth_mask': 'cloth_mask'}  # name in `tryon_files` -> the model's input
 
 
 def examples(version: Version) -> list:
-    return []  # the page asks for people and garments itself
+    return []  # the page requests people and garments itself
 
 
 class Wardrobe:
-    """People and garments by model; what is shown first is made, so that nobody's photograph is.
+    """People and garments by model; generated ones come first, so that no photograph is shown by default.
 
     Args:
-      folder: one in VITON-HD's layout to show besides, or ''.
+      folder: a further folder in VITON-HD's layout, or ''.
     """
 
     def __init__(self, folder: str):
@@ -42,7 +42,7 @@ class Wardrobe:
         self._found: dict[tuple[str, int], list[dict]] = {}
 
     def samples(self, model: Model, version: Version) -> list[dict]:
-        """All samples of a version: `from`, and the six files by name."""
+        """Return all samples of a version: their origin, `from`, and the six files by name."""
         key = model.name, version.number
         if key not in self._found:
             self._found = {each: found for each, found in self._found.items() if each[0] != model.name}
@@ -50,7 +50,7 @@ class Wardrobe:
         return self._found[key]
 
     def picture(self, model: Model, version: Version, kind: str, number: int) -> bytes | None:
-        """The picture of a person or a garment."""
+        """Return the image of a person or a garment."""
         samples = self.samples(model, version)
         if kind not in ('person', 'garment') or number >= len(samples):
             return None
@@ -83,7 +83,7 @@ def _of_pairs(pairs: str, origin: str) -> list[dict]:
 
 
 def _tested(model: Model) -> list[dict]:
-    """The first people of the test set the pipeline prepared, if it is still there."""
+    """Return the first people of the pipeline's test set, if it still exists."""
     root = artifacts.root_of(os.path.join(model.destination, '.'))
     folders = sorted(glob.glob(os.path.join(root, 'prepare', '*', 'examples')), key=os.path.getmtime) if root else []
     if not folders:
@@ -102,13 +102,13 @@ def _own(folder: str) -> list[dict]:
 
 
 async def choose(page, model: Model, version: Version, given: dict) -> dict:
-    """Lists whom and what there is to choose from."""
+    """List the people and garments to choose from."""
     samples = await page.call(page.people.samples, model, version)
     return {'samples': [{'number': n, 'from': sample['from']} for n, sample in enumerate(samples)]}
 
 
 async def wear(page, model: Model, version: Version, given: dict) -> dict:
-    """Makes the picture of a person in a garment, of which each is a number, or files of one's own."""
+    """Dress a person in a garment; each is a sample's number or the visitor's own files."""
     samples = await page.call(page.people.samples, model, version)
     files = {}
     for what, names in (('person', PERSON), ('garment', ('cloth', 'cloth_mask'))):
@@ -118,9 +118,9 @@ async def wear(page, model: Model, version: Version, given: dict) -> dict:
         elif isinstance(chosen, dict):
             files.update({name: _decoded(name, chosen.get(name, '')) for name in names})
         else:
-            raise invalid(f'{what} is none of those there are.')
-    for name, title in (('image', 'picture of the person'), ('parse', 'parse map (image-parse)'),
-                        ('pose_json', 'OpenPose file (openpose-json)'), ('cloth', 'picture of the garment'),
+            raise invalid(f'{what} is not one of the samples.')
+    for name, title in (('image', 'image of the person'), ('parse', 'parse map (image-parse)'),
+                        ('pose_json', 'OpenPose file (openpose-json)'), ('cloth', 'image of the garment'),
                         ('cloth_mask', 'garment mask (cloth-mask)')):
         if not files[name]:
             raise invalid(f'The {title} is missing.')
@@ -139,7 +139,7 @@ def _worn(version: Version, files: dict) -> dict:
 
 
 def _in_words(reason: str) -> str:
-    """Why a sample cannot be used; what a model says is about its files."""
+    """Say why a sample cannot be used; the model's reason names its files."""
     return f'This sample cannot be used: {reason[:1].lower()}{reason[1:]}'.rstrip('.') + '.'
 
 
@@ -147,7 +147,7 @@ def _decoded(name: str, value) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError) as error:
-        raise Failure('INVALID_ARGUMENT', f'{name} is no base64.') from error
+        raise Failure('INVALID_ARGUMENT', f'{name} is not base64.') from error
 
 
 ACTIONS = {'people': choose, 'wear': wear}

@@ -1,4 +1,4 @@
-"""Classifying an image: classes as bars, the dense score map over it, boxes, and what a class is taken for."""
+"""Image page: class scores as bars, the dense score map over the image, boxes, and each class's confusions."""
 import numpy as np
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ from pipelines.serving.models import Version, warmup_requests
 
 
 def examples(version: Version) -> list[int]:
-    """Numbers of the images that were exported with the model."""
+    """Return the numbers of the images exported with the model."""
     return list(range(min(8, len(_images(version)))))
 
 
@@ -23,9 +23,9 @@ def _images(version: Version) -> list[bytes]:
 
 
 async def ask(page, model, version: Version, image: bytes) -> dict:
-    """Answers an image's bytes."""
+    """Classify one image."""
     if not isinstance(image, bytes):
-        raise invalid('send the bytes of one image.')
+        raise invalid('Send the bytes of one image.')
     inputs = {'image': np.array([image], object)}
     await page.call(guard.check, inputs, version.description)
     found = await page.predict(version, 'serving_default', inputs)
@@ -45,7 +45,7 @@ async def ask(page, model, version: Version, image: bytes) -> dict:
 
 
 def _map(version: Version, image: bytes, labels: list[str]) -> dict:
-    """Posteriors of the best classes at every place of the dense view, at the scale the net sees."""
+    """Return the best classes' posteriors at every place of the dense view, at the scale the net sees."""
     try:
         scale = min(version.model.picture(tf.constant(image)).shape[:2])
         scores = version.model.score_map(tf.constant(image), tf.constant(scale)).numpy()

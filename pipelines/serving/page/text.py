@@ -1,4 +1,4 @@
-"""Translating and parsing as one types: the answer, alternatives, where the model looked, and the tree."""
+"""Text page, for translating and parsing as one types: output, alternatives, attention and tree."""
 import math
 
 import numpy as np
@@ -11,14 +11,14 @@ LONGEST = 5000  # characters
 
 
 def examples(version: Version) -> list[str]:
-    """Lines that were exported with the model, shortest first."""
+    """Return the lines exported with the model, shortest first."""
     found = [line.decode('utf-8', 'replace') for _, inputs in warmup_requests(version.path)
              for line in inputs.get('text', np.array([], object)).tolist()]
     return sorted({line for line in found if line.strip()}, key=len)[:6]
 
 
 async def ask(page, model, version: Version, given: dict) -> dict:
-    """Answers one line; an export of an earlier version knows no alternatives."""
+    """Run the model on one line; models exported by an earlier version have no alternatives."""
     line = given['text']
     if not isinstance(line, str) or len(line) > LONGEST:
         raise invalid(f'text must be a line of at most {LONGEST:,} characters.')
@@ -43,7 +43,7 @@ async def ask(page, model, version: Version, given: dict) -> dict:
 
 
 def _words(pieces: np.ndarray) -> list[tuple[int, int, str]]:
-    """Words of subwords: first, last + 1, and text; a word begins where a subword begins with a blank."""
+    """Return the words of subwords: first, last + 1, and text; a word begins at a subword that begins with a blank."""
     texts = [piece.decode('utf-8', 'replace') for piece in pieces.tolist()]
     length = next((n for n, text in enumerate(texts) if not text), len(texts))
     starts = [n for n in range(length) if n == 0 or texts[n].startswith(' ')]
@@ -52,7 +52,7 @@ def _words(pieces: np.ndarray) -> list[tuple[int, int, str]]:
 
 
 def _tree(answer: str) -> dict | None:
-    """A bracketed answer as nested phrases, or None where it is no tree."""
+    """Return a bracketed output as nested phrases, or None if it is not a tree."""
     try:
         found = trees.parse(answer, 60)
     except trees.Malformed:

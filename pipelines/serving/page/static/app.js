@@ -1,4 +1,4 @@
-// What the pages of all kinds share: asking the model, telling of problems, and of a version that changed.
+// Shared by all pages: requests to the model, error messages, and notices of a new version.
 export const model = document.getElementById('model');
 const name = model.dataset.name;
 
@@ -26,7 +26,7 @@ export function problem(text) {
   $('problem').hidden = !text;
 }
 
-// Asks the server to do something; a server that is busy is asked once more after as long as it says.
+// Sends a request to the server; if it is busy, retries once after the time it gives.
 export async function act(action, body, { signal, retry = true } = {}) {
   const bytes = body instanceof Blob;
   let response;
@@ -37,7 +37,7 @@ export async function act(action, body, { signal, retry = true } = {}) {
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Error('The server cannot be reached. It may have ended; start it again and try once more.');
+    throw new Error('The server cannot be reached. It may have stopped: start it again and retry.');
   }
   if ((response.status === 429 || response.status === 503) && retry) {
     const seconds = Math.min(10, Number(response.headers.get('Retry-After')) || 1);
@@ -62,10 +62,10 @@ setInterval(async () => {
   try {
     const found = await (await fetch('/page/models')).json();
     version(found[name]);
-  } catch { /* the next request tells of it */ }
+  } catch { /* the next request reports it */ }
 }, 5000);
 
-// Moves along a row of things by arrow keys; one of them is in the order of Tab.
+// Moves the focus along a row of items with arrow keys; only one item is in the Tab order.
 export function roving(container, choose) {
   container.addEventListener('keydown', (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

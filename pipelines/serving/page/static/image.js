@@ -1,4 +1,4 @@
-// Images: dropped, pasted, picked or taken; classes as bars, the dense score map and boxes over the image.
+// Image page: an image is dropped, pasted, chosen or taken; shows class scores, the dense score map and boxes.
 import { $, act, make, problem } from './app.js';
 
 const canvas = $('picture');
@@ -25,7 +25,7 @@ $('camera').addEventListener('click', async () => {
   try {
     $('video').srcObject = await navigator.mediaDevices.getUserMedia({ video: true });
   } catch {
-    problem('There is no camera, or it may not be used. A browser allows it on this machine or over HTTPS only.');
+    problem('There is no camera, or it may not be used. Browsers allow it only on this machine or over HTTPS.');
     return;
   }
   $('video').hidden = $('shoot').hidden = false;
@@ -46,7 +46,7 @@ async function ask(blob) {
   try {
     bitmap = await createImageBitmap(blob);
   } catch {
-    bitmap = undefined; // the server says what is wrong with it
+    bitmap = undefined; // the server reports what is wrong with it
   }
   found = undefined;
   draw();
@@ -84,8 +84,8 @@ function show() {
   }));
   const best = found.classes[0];
   $('confused').textContent = !best.tested ? '' : best.taken_for.length
-    ? `In the test, ${best.tested} images were of this class; it was taken for ${best.taken_for.map(([label, count]) => `${label} (${count})`).join(', ')}.`
-    : `In the test, ${best.tested} images were of this class, and it was taken for no other.`;
+    ? `In the test set, ${best.tested} images had this class; it was confused with ${best.taken_for.map(([label, count]) => `${label} (${count})`).join(', ')}.`
+    : `In the test set, ${best.tested} images had this class, and it was never confused with another.`;
   draw();
 }
 
@@ -114,7 +114,7 @@ function heat(context, map, scores) {
 }
 
 function box(context, each, n) {
-  if (n > 1) return; // more than two hide each other
+  if (n > 1) return; // more than two would hide each other
   const [left, upper, right, lower] = each.box.map((end, axis) => end * (axis % 2 ? canvas.height : canvas.width));
   context.lineWidth = n ? 2 : 4;
   context.strokeStyle = n ? '#ffb000' : '#00b4d8';

@@ -1,7 +1,7 @@
-// Translation and parsing: the answer as one types, alternatives, where the model looked, and the tree.
+// Text page, for translation and parsing: output while typing, alternatives, attention, and the tree.
 import { $, act, make, problem, roving, svg } from './app.js';
 
-const PAUSE = 250; // milliseconds without a key before the model is asked
+const PAUSE = 250; // milliseconds after the last key before the model runs
 let timer, running, shown;
 
 $('source').addEventListener('input', () => {
@@ -14,7 +14,7 @@ for (const chip of document.querySelectorAll('[data-example]')) {
     ask();
   });
 }
-if ($('source').value) ask(); // what a reload kept
+if ($('source').value) ask(); // text kept by a reload
 
 async function ask() {
   running?.abort();
@@ -33,7 +33,7 @@ async function ask() {
 function show(found) {
   shown = found;
   $('answer').textContent = found.answer;
-  const cut = found.truncated ? ' Only the beginning of the text was read.' : '';
+  const cut = found.truncated ? ' Only the beginning of the text was used.' : '';
   const score = found.score === null || !found.answer ? '' : `Score ${found.score}, `;
   $('said').textContent = found.answer ? `${score}${found.milliseconds} ms.${cut}` : '';
   const others = found.alternatives.slice(1);
@@ -69,14 +69,14 @@ function look(item) {
     word.replaceChildren(shown.source[n], make('small', {}, row[n] >= 0.005 ? `${Math.round(100 * row[n])}%` : ' '));
   });
   const best = row.indexOf(Math.max(...row));
-  $('looked-said').textContent = `For ${item.textContent} it looked most at ${shown.source[best]}.`;
+  $('looked-said').textContent = `For ${item.textContent}, the largest attention is on ${shown.source[best]}.`;
 }
 if ($('target-words')) roving($('target-words'), look);
 
-// The tree: every word has a column, a phrase stands over the middle of its own.
+// The tree: every word has a column, and a phrase is centred over its parts.
 function drawTree(tree, answer) {
   if (!tree) {
-    $('tree').replaceChildren(make('p', { class: 'muted' }, answer ? 'This answer is no well-formed tree; its brackets are below.' : ''));
+    $('tree').replaceChildren(make('p', { class: 'muted' }, answer ? 'This output is not a well-formed tree; its brackets are below.' : ''));
     return;
   }
   const HEIGHT = 46, drawing = svg('svg', { role: 'img', 'aria-label': `Tree of: ${leaves(tree).join(' ')}` });

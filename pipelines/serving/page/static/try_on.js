@@ -1,7 +1,7 @@
-// Try-on: person x garment, one's own folder, and the pictures that are made.
+// Try-on page: choose a person and a garment, add your own folder, and show the generated images.
 import { $, act, make, model, problem, roving } from './app.js';
 
-const ORIGINS = { made: 'made', test: 'test set', own: 'your folder' };
+const ORIGINS = { made: 'generated', test: 'test set', own: 'your folder' };
 const chosen = {};
 const blobs = {};
 load();
@@ -42,14 +42,14 @@ function add(what, id, source, value, origin) {
 $('wear').addEventListener('click', async () => {
   problem('');
   $('wear').disabled = true;
-  $('said').textContent = 'The picture is being made.';
+  $('said').textContent = 'Generating the image.';
   try {
     const found = await act('wear', chosen);
     for (const [id, key] of [['after', 'image'], ['warped', 'warped'], ['parse', 'parse']]) $(id).src = `data:image/png;base64,${found[key]}`;
     $('before').src = blobs.person;
     $('result').hidden = false;
     slide();
-    $('said').textContent = `Made in ${(found.milliseconds / 1000).toFixed(1)} s.`;
+    $('said').textContent = `Generated in ${(found.milliseconds / 1000).toFixed(1)} s.`;
   } catch (error) {
     problem(error.message);
     $('said').textContent = '';
@@ -62,7 +62,7 @@ function slide() {
 }
 $('slide').addEventListener('input', slide);
 
-// One's own folder: files are found by their folders' names, as VITON-HD lays them out.
+// The visitor's own folder: files are found by folder names, in VITON-HD's layout.
 const FOLDERS = { image: 'image', parse: 'image-parse', pose_json: 'openpose-json', pose_image: 'openpose-img', cloth: 'cloth', cloth_mask: 'cloth-mask' };
 $('folder').addEventListener('change', async () => {
   problem('');
@@ -81,7 +81,7 @@ $('folder').addEventListener('change', async () => {
   }
   for (const stem of people) await own('person', 'persons', 'image', ['image', 'parse', 'pose_json', 'pose_image'], files, stem);
   for (const stem of garments) await own('garment', 'garments', 'cloth', ['cloth', 'cloth_mask'], files, stem);
-  $('said').textContent = `${people.length} people and ${garments.length} garments of your folder stand at the end of the rows.`;
+  $('said').textContent = `${people.length} people and ${garments.length} garments of your folder are at the end of the rows.`;
 });
 
 async function own(what, id, shown, keys, files, stem) {
