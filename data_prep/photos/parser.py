@@ -8,12 +8,49 @@ import os
 
 import cv2
 import numpy as np
+import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.people import person
 from data_prep.photos import labels
 
 _MEAN, _DEVIATION = np.array([0.406, 0.456, 0.485], np.float32), np.array([0.225, 0.224, 0.229], np.float32)
 _SIDE = {'lip': 473, 'atr': 512, 'cihp': 512}  # of the square that is shown where a file takes any
+
+
+class Unfit(Exception):
+    """A parse map is not one of a picture; says why."""
+
+
+class Ready:
+    """A parse map that was made elsewhere, as `Parser` gives it.
+
+    Args:
+      path: of the PNG, for messages.
+      content: the PNG.
+    """
+    name = 'cihp'
+
+    def __init__(self, path: str, content: bytes):
+        self._path, self._content = path, content
+
+    def parse(self, pixels: np.ndarray) -> np.ndarray:
+        """uint8 [h, w], labels.
+
+        Raises:
+          Unfit: it is of another size, or not of labels.
+        """
+        try:
+            found = person.parse_map(tf.constant(self._content)).numpy()
+        except tf.errors.InvalidArgumentError as error:
+            raise Unfit(f'{self._path} is not a PNG of labels. Save it as PNG.') from error
+        if found.shape != pixels.shape[:2]:
+            (height, width), (tall, wide) = pixels.shape[:2], found.shape
+            raise Unfit(f'{self._path} has {wide} x {tall} pixels, and its picture {width} x {height}. Parse that '
+                        'picture, which is in the folder image.')
+        if (found == person.UNKNOWN).any():
+            raise Unfit(f'{self._path} has labels that are none of LIP\'s. Write them as levels, 0 to 19.')
+        return found
 
 
 class Parser:
@@ -55,13 +92,13 @@ class Parser:
         """Names of the input and of the output that counts, and how many labels it has."""
         inputs = self._net.get_inputs()
         outputs = [each for each in self._net.get_outputs() if len(each.shape) == 4 and isinstance(each.shape[1], int)]
-        if len(inputs) != 1 or inputs[0].type != 'tensor(float)' or len(inputs[0].shape) != 4 or inputs[0].shape[1] != 3:
+        if [(each.type, len(each.shape), each.shape[1:2]) for each in inputs] != [('tensor(float)', 4, [3])]:
             said = ', '.join(f'{each.name} {each.type} {each.shape}' for each in inputs)
             raise UserError(f'--parser {self._path}: its inputs are {said}, and a parser takes float32 [1, 3, height, '
                             'width]. Export it with one such input.')
         if not outputs:
-            raise UserError(f'--parser {self._path}: it has no output [1, labels, height, width] of class scores. Export '
-                            'it without the final argmax.')
+            raise UserError(f'--parser {self._path}: it has no output [1, labels, height, width] of class scores. '
+                            'Export it without the final argmax.')
         count = outputs[0].shape[1]
         return inputs[0].name, [each.name for each in outputs if each.shape[1] == count][-1], count
 

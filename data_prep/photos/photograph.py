@@ -1,5 +1,6 @@
 """A photograph as one sees it: upright by its EXIF orientation, and the 3:4 part of it that a try-on shows."""
 import io
+from collections.abc import Callable
 from typing import NamedTuple
 
 import cv2
@@ -9,12 +10,11 @@ from PIL import Image
 
 from data_prep.image import augmentation, codec
 
-HEIGHT, WIDTH = 1024, 768  # the largest that is made, VITON-HD's
 _ORIENTATION = 0x0112  # EXIF's tag
 # What each value asks for, which says where the first row and the first column are.
-_UPRIGHT = {2: np.fliplr, 3: lambda pixels: np.rot90(pixels, 2), 4: np.flipud, 5: lambda pixels: pixels.swapaxes(0, 1),
-            6: lambda pixels: np.rot90(pixels, -1), 7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
-            8: lambda pixels: np.rot90(pixels)}
+_UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    2: np.fliplr, 3: lambda pixels: np.rot90(pixels, 2), 4: np.flipud, 5: lambda pixels: pixels.swapaxes(0, 1),
+    6: lambda pixels: np.rot90(pixels, -1), 7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1), 8: np.rot90}
 
 
 class Window(NamedTuple):
@@ -23,11 +23,6 @@ class Window(NamedTuple):
     top: int
     height: int
     width: int
-
-    @property
-    def scale(self) -> float:
-        """By what it is made smaller, or 1."""
-        return min(1, HEIGHT / self.height)
 
 
 def read(content: bytes, max_pixels: int = codec.MAX_PIXELS) -> np.ndarray:
@@ -55,7 +50,7 @@ def orientation(content: bytes) -> int:
 
 
 def around(middle: float, top: float, tall: float, height: int, width: int) -> Window:
-    """The 3:4 window of a height, or of the largest that fits, that begins at `top` and has `middle` in its middle.
+    """The 3:4 window of a height, or the largest that fits, that begins at `top` and has `middle` in its middle.
 
     It is moved to lie within the photograph.
     """
@@ -65,8 +60,8 @@ def around(middle: float, top: float, tall: float, height: int, width: int) -> W
     return Window(left, int(np.clip(round(top), 0, max(0, height - rows))), rows, columns)
 
 
-def cut(pixels: np.ndarray, window: Window) -> np.ndarray:
-    """A window of a photograph, made smaller if it is higher than `HEIGHT`; the border is repeated beyond it."""
+def cut(pixels: np.ndarray, window: Window, size: tuple[int, int]) -> np.ndarray:
+    """A window of a photograph or mask, resized to height and width; beyond the photograph its border is repeated."""
     height, width = pixels.shape[:2]
     before, after = (max(0, -window.top), max(0, -window.left)), (
         max(0, window.top + window.height - height), max(0, window.left + window.width - width))
@@ -74,9 +69,9 @@ def cut(pixels: np.ndarray, window: Window) -> np.ndarray:
         pixels = cv2.copyMakeBorder(pixels, before[0], after[0], before[1], after[1], cv2.BORDER_REPLICATE)
     top, left = window.top + before[0], window.left + before[1]
     part = pixels[top:top + window.height, left:left + window.width]
-    if window.scale == 1:
+    if part.shape[:2] == tuple(size):
         return part
-    return cv2.resize(part, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+    return cv2.resize(part, size[::-1], interpolation=cv2.INTER_AREA if size[0] < window.height else cv2.INTER_CUBIC)
 
 
 def jpeg(pixels: np.ndarray) -> bytes:
