@@ -18,7 +18,7 @@ _SIDEWAYS = 0.45  # shoulder widths to a torso; 0.6 to 0.8 from the front
 _SURE = 0.3  # confidence of a point that others are compared with
 _OUTSIDE = 0.15  # of the sure points that may lie where the parse map has nobody
 _LEAST_TOP, _LEAST_GARMENT, _MOST_GARMENT = 0.01, 0.05, 0.95  # of a picture
-_CUT_OFF = 0.03  # of an edge of the photograph
+_CUT_OFF = 0.1  # of an edge of the photograph, that a sleeve which ends there takes
 _GROUND = 4.0  # difference in CIELAB from a plane of colour; a studio's is 0.2
 _FAINT = 8.0  # difference in CIELAB between a garment and its ground
 _REST = 0.1  # of the garment's area
@@ -40,13 +40,11 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def nobody(quarter_turns: int) -> Finding:
-    """No person was found; `quarter_turns` to the left, if any, somebody is."""
-    if quarter_turns:
-        return Finding('photograph', True, f'The person is turned by {90 * quarter_turns} degrees. Turn the photograph '
-                       'upright.')
-    return Finding('photograph', True, 'No person was found. Use a photograph of one person from the front, with head, '
-                   'shoulders and hips.')
+def nobody(pixels: np.ndarray) -> Iterator[Finding]:
+    """Looks at a photograph in which no person was found."""
+    yield from _dark(pixels)
+    yield Finding('photograph', True, 'No person was found. Use a photograph of one person from the front, with head, '
+                  'shoulders and hips.')
 
 
 def photograph(pixels: np.ndarray, people: list[Pose], window: Window, height: int) -> Iterator[Finding]:
@@ -54,14 +52,18 @@ def photograph(pixels: np.ndarray, people: list[Pose], window: Window, height: i
     if len(people) > 1:
         yield Finding('photograph', True, f'{len(people)} people were found, and the largest was taken. Cut the '
                       'photograph so that it shows one.')
-    levels = cv2.cvtColor(cv2.resize(pixels, (96, 128), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2LAB)[..., 0]
-    if np.percentile(levels, _BRIGHTEST) * 100 / 255 < _DARK:
-        yield Finding('photograph', True, 'It is too dark to tell a garment from its shadows. Take it in light from '
-                      'the front.')
+    yield from _dark(pixels)
     if abs(people[0].turned) > _UPRIGHT:
         yield Finding('photograph', True, f'The person leans by {abs(np.degrees(people[0].turned)):.0f} degrees. Turn '
                       'the photograph upright.')
     yield from _small('photograph', window, height)
+
+
+def _dark(pixels: np.ndarray) -> Iterator[Finding]:
+    levels = cv2.cvtColor(cv2.resize(pixels, (96, 128), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2LAB)[..., 0]
+    if np.percentile(levels, _BRIGHTEST) * 100 / 255 < _DARK:
+        yield Finding('photograph', True, 'It is too dark to tell a garment from its shadows. Take it in light from '
+                      'the front.')
 
 
 def _small(step: str, window: Window, height: int) -> Iterator[Finding]:

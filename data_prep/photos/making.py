@@ -50,8 +50,7 @@ def of_person(content: bytes, blazepose: pose.BlazePose, parser: Parser | Ready 
         return Made({}, {}, [_unreadable(error)])
     people = blazepose.people(pixels)
     if not people:
-        turns = next((n for n in (1, 2, 3) if blazepose.people(np.ascontiguousarray(np.rot90(pixels, n)))), 0)
-        return Made({}, {'photograph': _step(pixels)}, [grading.nobody(turns)])
+        return Made({}, {'photograph': _step(pixels)}, [*grading.nobody(pixels)])
     window = framing(people[0].points, *pixels.shape[:2])
     picture = photograph.cut(pixels, window, size)
     whole = people[0].moved(size[0] / window.height, window.left, window.top)

@@ -10,7 +10,8 @@ from pipelines.reporting import pages
 NAME = 'photos.html'
 SHOWN = 60  # photographs with their pictures, 100 KB each; of more, those that look wrong come first
 TITLES = {PERSON: 'People', GARMENT: 'Garments'}
-_VERDICTS = {'bad': 'cannot be used', 'warn': 'look at it', 'good': 'looks right'}
+_GRADES = 'bad', 'wrong', 'warn', 'good'
+_WORDS = dict(zip(_GRADES, ('cannot be used', 'will look wrong', 'look at it', 'looks right')))
 
 
 def write(rows: list[Row], folder: str) -> str:
@@ -20,8 +21,8 @@ def write(rows: list[Row], folder: str) -> str:
               for kind in KINDS]
     counts = collections.Counter((row.kind, _grade(row)) for row in rows)
     page = pages.environment().get_template('photos.html.j2').render(
-        groups=groups, left_out=len(rows) - len(shown), verdicts=_VERDICTS,
-        counts=[(TITLES[kind], [(grade, counts[kind, grade]) for grade in _VERDICTS if counts[kind, grade]])
+        groups=groups, left_out=len(rows) - len(shown), words=_WORDS,
+        counts=[(TITLES[kind], [(grade, counts[kind, grade]) for grade in _GRADES if counts[kind, grade]])
                 for kind in KINDS])
     path = os.path.join(folder, NAME)
     records.write_atomically(path, page.encode())
@@ -29,7 +30,9 @@ def write(rows: list[Row], folder: str) -> str:
 
 
 def _grade(row: Row) -> str:
-    return 'bad' if row.wrong else 'warn' if row.findings else 'good'
+    if not row.complete:
+        return 'bad'
+    return 'wrong' if row.wrong else 'warn' if row.findings else 'good'
 
 
 def _card(row: Row, folder: str) -> dict:
