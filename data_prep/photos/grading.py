@@ -84,7 +84,7 @@ def pose(whole: Pose, seen: np.ndarray) -> Iterator[Finding]:
         yield Finding('pose', False, 'A hip cannot be seen. It is taken to be below its shoulder, and data.agnostic: '
                       'official refuses the picture; show the person down to the thighs.')
     thighs = [knee[1] - hip[1] for hip, knee in zip(seen[_HIPS], seen[_KNEES]) if min(hip[2], knee[2]) >= _SURE]
-    if thighs and min(thighs) < _SEATED * torso:
+    if len(thighs) == 2 and max(thighs) < _SEATED * torso:
         yield Finding('pose', True, 'The person seems to be seated. Use a photograph of somebody who stands, as the '
                       'networks have seen no other.')
     for side, points in _ARMS.items():
