@@ -32,20 +32,18 @@ class Mask(NamedTuple):
     rest: float
 
 
-def mask(pixels: np.ndarray) -> Mask | None:
-    """uint8 [h, w, 3] -> the largest thing that is not ground, without its holes; None if there is only ground."""
+def mask(pixels: np.ndarray) -> Mask:
+    """uint8 [h, w, 3] -> the largest thing that is not ground, without its holes; nothing if there is only ground."""
     difference, ground = _difference(pixels)
     found = _grown(difference, ground, max(1, round(len(pixels) / 256)))
     count, parts, statistics, _ = cv2.connectedComponentsWithStats(found)
     if count < 2:
-        return None
+        return Mask(found > 0, ground, 0, 0)
     areas = statistics[1:, cv2.CC_STAT_AREA]
     largest = _filled(parts == 1 + np.argmax(areas))
     garment = _cut_out(pixels, largest, max(1, round(_OUTLINE * len(pixels))))
-    if not garment.any():
-        return None
-    return Mask(garment, ground, float(np.median(difference[garment])),
-                float((areas.sum() - areas.max()) / areas.max()))
+    contrast = float(np.median(difference[garment])) if garment.any() else 0
+    return Mask(garment, ground, contrast, float((areas.sum() - areas.max()) / areas.max()))
 
 
 def _difference(pixels: np.ndarray) -> tuple[np.ndarray, float]:

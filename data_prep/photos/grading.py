@@ -123,11 +123,21 @@ def _distance(labels: np.ndarray, side: str, seen: np.ndarray, arm: str) -> floa
     return float(np.linalg.norm(region.mean(0) - points.mean(0)))
 
 
+_PATTERNED = Finding('mask', True, 'The ground is not plain, and some of it may count as garment. Lay the garment on '
+                                   'one '
+                     'colour.')
+
+
+def nothing(mask: Mask) -> Finding:
+    """No garment was found."""
+    return _PATTERNED if mask.ground > _GROUND else Finding(
+        'mask', True, 'No garment was found: everything has the colour of the ground. Lay it on a darker ground.')
+
+
 def garment(mask: Mask, picture: np.ndarray, window: Window, height: int) -> Iterator[Finding]:
     """Looks at a garment's mask, and at that of its picture, bool [h, w], into which a window was made."""
     if mask.ground > _GROUND:
-        yield Finding('mask', True, 'The ground is not plain, and some of it may count as garment. Lay the garment on '
-                      'one colour.')
+        yield _PATTERNED
     edges = {'upper': mask.garment[0], 'lower': mask.garment[-1], 'left': mask.garment[:, 0],
              'right': mask.garment[:, -1]}
     cut_off = [name for name, edge in edges.items() if edge.mean() > _CUT_OFF]

@@ -80,9 +80,8 @@ def of_garment(content: bytes, size: tuple[int, int] = SIZE) -> Made:
     shrink = min(1, _SEEN / max(pixels.shape))
     seen = pixels if shrink == 1 else cv2.resize(pixels, None, fx=shrink, fy=shrink, interpolation=cv2.INTER_AREA)
     found = garment.mask(seen)
-    if found is None:
-        return Made({}, {'photograph': _step(pixels)}, [Finding(
-            'mask', True, 'No garment was found: everything has the ground\'s colour. Lay it on a darker ground.')])
+    if not found.garment.any():
+        return Made({}, {'photograph': _step(pixels)}, [grading.nothing(found)])
     window = _around(found.garment)
     mask = photograph.cut(np.uint8(255) * found.garment, window, size) >= 128
     if window.height > len(seen) or window.width > seen.shape[1]:  # beyond the photograph its border was repeated

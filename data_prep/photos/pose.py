@@ -99,13 +99,13 @@ class BlazePose:
     def people(self, pixels: np.ndarray) -> list[Pose]:
         """The people in a photograph, uint8 [h, w, 3], the largest first."""
         square, scale, border = detector.letterbox(pixels)
-        values, logits = self._run('detector', square)
+        values, logits = self.answers('detector', square)
         found = []
         for each in detector.decode(values, logits[:, 0], scale, border):
             region = each.region()
             if not region.side > 1:
                 continue
-            values, presence, _, heat, _ = self._run('landmarks', landmarks.crop(pixels, region))
+            values, presence, _, heat, _ = self.answers('landmarks', landmarks.crop(pixels, region))
             marks = landmarks.decode(values, float(presence[0]), heat, region)
             if marks.presence >= LEAST_PRESENCE:
                 nose, mouth = marks.places[0], marks.places[_MOUTH, :].mean(0)
@@ -113,7 +113,8 @@ class BlazePose:
                                                 each.score)))
         return [pose for _, pose in sorted(found, key=lambda each: -each[0])]
 
-    def _run(self, name: str, inputs: np.ndarray) -> list[np.ndarray]:
+    def answers(self, name: str, inputs: np.ndarray) -> list[np.ndarray]:
+        """All outputs of a network, without the batch's axis, in the order of its file."""
         net = self._nets[name]
         with self._lock:
             net.set_tensor(net.get_input_details()[0]['index'], inputs[np.newaxis])
