@@ -54,9 +54,9 @@ def main(argv: list[str] | None = None) -> None:
                        help='a text of `person garment` a line (default: each person with each garment)')
     flags.add_argument('--parser', metavar='FILE', default='',
                        help='an ONNX file of a human parser (default: parse maps that are in DIR/image-parse)')
-    flags.add_argument('--labels', metavar='NAME', default='',
+    flags.add_argument('--parser_labels', metavar='NAME', default='',
                        help="the parser's label map: lip, atr or cihp (default: lip of 20 labels, atr of 18)")
-    flags.add_argument('--models', metavar='DIR', default='weights/blazepose',
+    flags.add_argument('--blazepose', metavar='DIR', default='weights/blazepose',
                        help='where BlazePose is (default: weights/blazepose)')
     flags.add_argument('--size', nargs=2, type=cli.positive, metavar=('HEIGHT', 'WIDTH'), default=(1024, 768),
                        help='of the pictures that are made, 4 to 3 (default: 1024 768)')
@@ -68,8 +68,8 @@ def main(argv: list[str] | None = None) -> None:
         if rest:
             from pipelines.engines import beam_flags
             beam_flags.check(rest, args.out, set(vars(args)))
-        made = run(args.person, args.garment, args.out, rest, pairs=args.pairs, parser=args.parser, labels=args.labels,
-                   models=args.models, size=tuple(args.size))
+        made = run(args.person, args.garment, args.out, rest, pairs=args.pairs, parser=args.parser,
+                   parser_labels=args.parser_labels, blazepose=args.blazepose, size=tuple(args.size))
         if not made:
             raise UserError(f'{args.out}: no try-on can be made of these photographs; what is missing is above and in '
                             f'{args.out}/photos.html.')

@@ -384,7 +384,7 @@ def test_photographs_are_found_and_named(tmp_path):
 def test_the_command_says_what_it_needs(tmp_path):
     (tmp_path / 'me.jpg').write_bytes(jpeg(np.zeros((64, 48, 3), np.uint8)))
     me = str(tmp_path / 'me.jpg')
-    done = command('pipelines.photos', '--person', me, '--garment', me, '--out', str(tmp_path / 'out'), '--models', me)
+    done = command('pipelines.photos', '--person', me, '--garment', me, '--out', str(tmp_path), '--blazepose', me)
     assert done.returncode == 2 and 'Traceback' not in done.stderr
     assert 'pose_detection.tflite: not found. Run `python -m pipelines.fetch blazepose`' in done.stderr
     with pytest.raises(UserError, match='--size 100 100: it must be a height of 128 or more and a width, 4 to 3'):
@@ -407,15 +407,16 @@ def test_photographs_of_made_people_become_a_try_on(blazepose, tmp_path):
     (people / 'dark.jpg').write_bytes(jpeg(made.image // 6))
     (people / 'nobody.jpg').write_bytes(jpeg(made.cloth))
     out = tmp_path / 'out'
-    flags = ['--person', str(people), '--garment', str(garments), '--models', blazepose, '--size', '160', '120',
+    flags = ['--person', str(people), '--garment', str(garments), '--blazepose', blazepose, '--size', '160', '120',
              '--out', str(out)]
     done = command('pipelines.photos', *flags)
     assert done.returncode == 2 and 'image-parse/p0.png and run this again' in done.stdout
-    done = command('pipelines.photos', *flags, '--parser', str(people_parser.PATH), '--labels', 'cihp')
+    parsed = [*flags, '--parser', str(people_parser.PATH), '--parser_labels', 'cihp']
+    done = command('pipelines.photos', *parsed)
     assert done.returncode == 0, done.stderr
     assert 'nobody.jpg: No person was found' in done.stdout and 'dark.jpg: It is too dark' in done.stdout
     first = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
-    assert command('pipelines.photos', *flags, '--parser', str(people_parser.PATH), '--labels', 'cihp').returncode == 0
+    assert command('pipelines.photos', *parsed).returncode == 0
     assert {path: path.read_bytes() for path in out.rglob('*') if path.is_file()} == first
     rows = {row.name: row for row in folder.read(str(out)) if row.kind == 'person'}
     assert sum(row.complete for row in rows.values()) >= 8 and not rows['nobody.jpg'].complete

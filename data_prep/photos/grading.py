@@ -103,10 +103,10 @@ def parse(labels: np.ndarray, seen: np.ndarray) -> Iterator[Finding]:
                       'Look at both: the parser may not know such photographs.')
     if np.isin(labels, _TOPS).mean() < _LEAST_TOP:
         yield Finding('parse', True, 'There is no top in the parse map. Look at its colours: the label map may be '
-                      'another one, see --labels.')
+                      'another one, see --parser_labels.')
     if not (labels == person.LABELS.index('face')).any():
         yield Finding('parse', True, 'There is no face in the parse map, so that none is kept. The label map may be '
-                      'another one, see --labels.')
+                      'another one, see --parser_labels.')
     if all(_distance(labels, side, seen, side) > _distance(labels, side, seen, other)
            for side, other in (('left', 'right'), ('right', 'left'))):
         yield Finding('parse', True, 'Left and right arm are exchanged in the parse map. Give a parser that names them '
@@ -124,8 +124,7 @@ def _distance(labels: np.ndarray, side: str, seen: np.ndarray, arm: str) -> floa
 
 
 _PATTERNED = Finding('mask', True, 'The ground is not plain, and some of it may count as garment. Lay the garment on '
-                                   'one '
-                     'colour.')
+                                   'one colour.')
 
 
 def nothing(mask: Mask) -> Finding:

@@ -27,15 +27,16 @@ class Config:
     """What is made, and of what.
 
     `people` and `garments` are photographs, or folders of them. `pairs` is a file of two of their names a line; empty
-    stands for each person with each garment. `parser` is an ONNX file and `labels` its label map; without one, parse
-    maps are those that are in the folder already. `models` holds BlazePose. `size` is height and width of what is made.
+    stands for each person with each garment. `blazepose` is the folder of the pose networks. `parser` is an ONNX file
+    and `parser_labels` its label map; without one, parse maps are those that are in the folder already. `size` is
+    height and width of what is made.
     """
     people: list[str]
     garments: list[str]
     pairs: str = ''
-    models: str = pose.FOLDER
+    blazepose: str = pose.FOLDER
     parser: str = ''
-    labels: str = ''
+    parser_labels: str = ''
     size: tuple[int, int] = making.SIZE
 
     def __post_init__(self):
@@ -44,7 +45,7 @@ class Config:
                             '4 to 3, as 1024 768.')
 
     def tools(self) -> tuple[pose.BlazePose, Parser | None]:
-        return pose.BlazePose(self.models), Parser(self.parser, self.labels) if self.parser else None
+        return pose.BlazePose(self.blazepose), Parser(self.parser, self.parser_labels) if self.parser else None
 
 
 def run(config: Config, folder: str, argv: list[str]) -> list[Row]:

@@ -30,11 +30,11 @@ def choose(name: str, count: int, path: str) -> str:
     """
     if name and name not in MAPS:
         close = difflib.get_close_matches(name, MAPS, n=1)
-        raise UserError(f'--labels {name}: not a label map. '
+        raise UserError(f'--parser_labels {name}: not a label map. '
                         + (f'Did you mean {close[0]}?' if close else f'Known are {", ".join(MAPS)}.'))
     if name and count != len(MAPS[name]):
-        raise UserError(f'--labels {name}: it has {len(MAPS[name])} labels, and {path} gives {count}. Leave out '
-                        '--labels, or name the map the parser was trained with.')
+        raise UserError(f'--parser_labels {name}: it has {len(MAPS[name])} labels, and {path} gives {count}. Leave out '
+                        '--parser_labels, or name the map the parser was trained with.')
     if not name and count not in _BY_COUNT:
         what = f'{_OTHERS[count]}\'s {count} labels' if count in _OTHERS else f'{count} labels'
         raise UserError(f'{path}: it gives {what}, and known are LIP\'s and CIHP\'s 20 and ATR\'s 18. Give a parser '

@@ -37,15 +37,16 @@ class Made(NamedTuple):
 
 
 def of_person(content: bytes, blazepose: pose.BlazePose, parser: Parser | Ready | None,
-              size: tuple[int, int] = SIZE) -> Made:
+              size: tuple[int, int] = SIZE, max_pixels: int = codec.MAX_PIXELS) -> Made:
     """A photograph of a person -> `image`, `keypoints` and, with a parser, `parse`.
 
     Args:
       content: JPEG or PNG.
       size: height and width of the picture, 4 to 3.
+      max_pixels: a larger photograph is not decoded.
     """
     try:
-        pixels = photograph.read(content)
+        pixels = photograph.read(content, max_pixels)
     except codec.Unreadable as error:
         return Made({}, {}, [_unreadable(error)])
     people = blazepose.people(pixels)
@@ -71,10 +72,10 @@ def of_person(content: bytes, blazepose: pose.BlazePose, parser: Parser | Ready 
     return Made(files, steps, [*findings, *grading.parse(found, seen)])
 
 
-def of_garment(content: bytes, size: tuple[int, int] = SIZE) -> Made:
+def of_garment(content: bytes, size: tuple[int, int] = SIZE, max_pixels: int = codec.MAX_PIXELS) -> Made:
     """A photograph of a garment -> `cloth` on white, and `cloth_mask`."""
     try:
-        pixels = photograph.read(content)
+        pixels = photograph.read(content, max_pixels)
     except codec.Unreadable as error:
         return Made({}, {}, [_unreadable(error)])
     shrink = min(1, _SEEN / max(pixels.shape))

@@ -125,7 +125,7 @@ class BlazePose:
 def _network(path: str, digest: str) -> tf.lite.Interpreter:
     if not tf.io.gfile.exists(path):
         raise UserError(f'{path}: not found. Run `python -m pipelines.fetch blazepose`, or name the folder that has it '
-                        'with --models.')
+                        'with --blazepose.')
     with tf.io.gfile.GFile(path, 'rb') as file:
         content = file.read()
     if hashlib.sha256(content).hexdigest() != digest:
