@@ -65,10 +65,11 @@ def main(argv: list[str] | None = None) -> None:
 
     def work() -> None:
         cli.quiet_libraries()
-        if rest:
+        given = rest
+        if given:
             from pipelines.engines import beam_flags
-            beam_flags.check(rest, args.out, set(vars(args)))
-        made = run(args.person, args.garment, args.out, rest, pairs=args.pairs, parser=args.parser,
+            given = beam_flags.check(given, args.out, set(vars(args)))
+        made = run(args.person, args.garment, args.out, given, pairs=args.pairs, parser=args.parser,
                    parser_labels=args.parser_labels, blazepose=args.blazepose, size=tuple(args.size))
         if not made:
             raise UserError(f'{args.out}: no try-on can be made of these photographs; what is missing is above and in '

@@ -4,13 +4,12 @@ A parser takes float32 [1, 3, h, w], blue first, less the mean of ImageNet and b
 [1, labels, h', w'], whose corners are the photograph's. Of several such outputs the last counts: SCHP gives its first
 guess, and then the one that it fused with edges.
 """
-import os
-
 import cv2
 import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core import files
 from data_prep.people import person
 from data_prep.photos import labels
 
@@ -71,15 +70,17 @@ class Parser:
         try:
             import onnxruntime
         except ImportError as error:
-            raise UserError('--parser needs onnxruntime, which is not installed. Run `pip install "landmark[photos]"`.'
+            raise UserError('--parser needs onnxruntime, which is not installed. Run `pip install onnxruntime`.'
                             ) from error
-        if not os.path.isfile(path):
+        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise UserError(f'--parser {path}: not a file. Give an ONNX file of a human parser.')
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # sums come in one order, so the same photograph gives the same labels
         options.log_severity_level = 4
         try:
-            self._net = onnxruntime.InferenceSession(path, options, providers=['CPUExecutionProvider'])
+            # Of bytes, so that a file which keeps its weights in others opens none of them.
+            content = files.read(path, 0, -1)
+            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'])
         except Exception as error:  # onnxruntime's have no base class of their own
             reason = ' '.join(str(error).split())[:200]
             raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error

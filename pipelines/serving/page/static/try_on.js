@@ -81,7 +81,11 @@ async function photographed(what, id, input) {
       make('img', { src: `data:image/jpeg;base64,${picture}`, alt: `${title} of the photograph` }), make('figcaption', {}, title))));
     $('made').hidden = false;
     const shown = found.files[what === 'person' ? 'image' : 'cloth'];
-    if (shown && (what === 'garment' || found.files.parse)) add(what, id, `data:image/jpeg;base64,${shown}`, found.files, ORIGINS.photo).click();
+    if (shown && (what === 'garment' || found.files.parse)) {
+      const item = add(what, id, `data:image/jpeg;base64,${shown}`, found.files, ORIGINS.photo);
+      item.click();
+      item.scrollIntoView({ block: 'nearest' });
+    }
     $('said').textContent = found.findings.length ? 'Look at what may be wrong before you try it on.' : 'It looks right.';
   } catch (error) {
     problem(error.message);
