@@ -1,8 +1,8 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
-The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, and
-`ctranslate2` what `export --to ctranslate2` needs besides; `browser`, beside `test`, drives the page of
-`pipelines.serve`; `bench` are the peers of `make bench`.
+The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, `ctranslate2` is
+what `export --to ctranslate2` needs besides, and `photos` what `photos --parser` does; `browser`, beside `test`, drives
+the page of `pipelines.serve`; `bench` are the peers of `make bench`.
 """
 import sys
 
@@ -17,7 +17,7 @@ CORE = [
     'babel>=2.14',
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
-    'opencv-python-headless>=4.8,<5',  # draws people
+    'opencv-python-headless>=4.8,<5',  # draws people, cuts out garments
     'scipy>=1.11,<2',  # ILSVRC's meta.mat
     'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
@@ -33,7 +33,7 @@ TRAIN = [
     'keras>=2.15,<2.16',
     'matplotlib>=3.8',
     'ml-metadata>=1.17,<1.18',
-    'pillow>=10',  # boxes cut out of pictures
+    'pillow>=10',  # boxes cut out of pictures, the orientation of photographs
     'pooch>=1.8,<2',  # downloads
     'pyyaml>=6',
     'requests>=2.31',
@@ -50,8 +50,10 @@ TRAIN = [
 ]
 BROWSER = ['playwright>=1.45,<2']  # drives the page in a real browser
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
+PHOTOS = ['onnxruntime>=1.20,<2']  # runs a human parser
 BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
 TEST = ['codespell>=2.4,<3', 'hypothesis>=6.100', 'import-linter>=2.10,<3', 'ipykernel', 'mypy>=1.11', 'nbclient>=0.10',
+        'onnx>=1.18,<1.19',  # 1.19 needs a newer ml_dtypes than TensorFlow 2.15
         'pytest>=8.4', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
 
 setuptools.setup(
@@ -68,5 +70,6 @@ setuptools.setup(
     entry_points={'console_scripts': ['landmark = pipelines.__main__:main']},
     install_requires=CORE,
     extras_require={'train': TRAIN, 'browser': BROWSER,
-                    'ctranslate2': CTRANSLATE2, 'bench': BENCH, 'test': TRAIN + CTRANSLATE2 + TEST},
+                    'ctranslate2': CTRANSLATE2, 'photos': TRAIN + PHOTOS, 'bench': BENCH,
+                    'test': TRAIN + CTRANSLATE2 + PHOTOS + TEST},
 )

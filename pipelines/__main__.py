@@ -14,8 +14,8 @@ import textwrap
 import pipelines
 
 # In the order a newcomer needs them; the others follow by name.
-FIRST = ('init', 'fetch', 'run', 'prepare', 'train', 'educate', 'export', 'evaluate', 'infra_validate', 'push',
-         'predict', 'serve')
+FIRST = ('init', 'fetch', 'photos', 'run', 'prepare', 'train', 'educate', 'export', 'evaluate', 'infra_validate',
+         'push', 'predict', 'serve')
 
 
 def commands() -> dict[str, str]:

@@ -41,8 +41,8 @@ def main(argv=None) -> None:
         settings = server.Settings(
             host=args.host, rest_port=args.rest_port, grpc_port=args.grpc_port, names=tuple(args.allow_host),
             keep=args.keep, labels=_labels(args.label), drain=args.drain_seconds, samples=args.samples,
-            poll=args.poll_seconds, limits=Limits(rows=args.max_batch, delay=args.batch_milliseconds / 1000,
-                                                  queue=args.max_queue),
+            studio=_studio(args), poll=args.poll_seconds, limits=Limits(
+                rows=args.max_batch, delay=args.batch_milliseconds / 1000, queue=args.max_queue),
             bounds=Bounds(body=args.max_body_mb << 20, wait=args.wait_seconds))
 
         async def serve():
@@ -69,6 +69,12 @@ def _parser() -> argparse.ArgumentParser:
                        help='label for a version, which stays loaded; may be repeated')
     flags.add_argument('--samples', metavar='DIR', default='', help='a folder of people and garments in VITON-HD\'s '
                        'layout, shown on the page beside the generated ones')
+    flags.add_argument('--parser', metavar='FILE', default='', help='ONNX file of a human parser; with it the try-on '
+                       'page accepts photographs')
+    flags.add_argument('--parser_labels', metavar='NAME', default='',
+                       help="the parser's label map, see `pipelines.photos` (default: lip for 20 labels, atr for 18)")
+    flags.add_argument('--blazepose', metavar='DIR', default='weights/blazepose',
+                       help='folder of BlazePose, for photographs (default: weights/blazepose)')
     flags.add_argument('--max_batch', type=cli.positive, default=64, help='rows per batch (default: 64)')
     flags.add_argument('--batch_milliseconds', type=float, default=2, help='time a request waits to join a batch '
                        '(default: 2)')
@@ -101,6 +107,14 @@ def _destination(name: str, runs: str) -> str:
     raise UserError(f'MODEL {name}: neither a pushed model nor a folder of versions{known}. '
                     f'`python -m pipelines.run --config {os.path.basename(name) or name}` trains and pushes a '
                     'configuration of that name.')
+
+
+def _studio(args: argparse.Namespace):
+    """What makes samples of photographs; None without a parser."""
+    if not args.parser:
+        return None
+    from pipelines.serving.studio import Studio
+    return Studio(args.blazepose, args.parser, args.parser_labels)
 
 
 def _labels(given: list[str]) -> dict[str, dict[str, int]]:

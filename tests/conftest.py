@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ gc.disable()  # support/garbage.py switches it on again once the tests are colle
 
 import pytest  # noqa: E402
 
-from support import text_data, tiny_text_model  # noqa: E402
+from support import commands, text_data, tiny_text_model  # noqa: E402
 
 pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
                   'support.forked_files', 'support.skips', 'support.ids', 'support.drawn', 'support.quick_beam']
@@ -70,3 +71,16 @@ def models(tmp_path_factory):
 @pytest.fixture
 def destination(tmp_path):
     return str(tmp_path / 'serving' / 'shouter')
+
+
+@pytest.fixture(scope='session')
+def blazepose(tmp_path_factory) -> str:
+    """A folder with BlazePose's networks, out of the package index, however pip reaches it here."""
+    def make(folder):
+        done = subprocess.run([sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--dest', str(folder),
+                               'mediapipe==0.10.21'], capture_output=True, text=True)
+        if done.returncode:
+            pytest.fail(f'pip cannot download mediapipe 0.10.21, which holds BlazePose: {done.stderr.strip()[-300:]}')
+        fetched = commands.command('pipelines.fetch', 'blazepose', '--out', str(folder))
+        assert fetched.returncode == 0, fetched.stderr
+    return str(shared(tmp_path_factory, 'blazepose', make))

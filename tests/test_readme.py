@@ -110,6 +110,12 @@ ELSEWHERE = {  # command -> the test that runs it
         'test_tryon_pipeline.py, at a small size',
     'python -m pipelines.predict --config viton_hd --set data.folder=DIR DIR/test_pairs.txt':
         'test_tryon_pipeline.py: test_predict_writes_a_picture_a_pair_a_table_and_a_sheet',
+    'python -m pipelines.fetch blazepose': 'conftest.py: blazepose, for the slow tests of test_photos.py',
+    'python -m pipelines.photos --person me.jpg --garment shirt.jpg --parser parsing_lip.onnx --out mine':
+        'test_photos.py: test_photographs_of_made_people_become_a_try_on, with a parser of ours',
+    'python -m pipelines.photos --person people/ --garment garments/ --pairs pairs.txt --parser parsing_atr.onnx --out '
+    'mine': 'the same',
+    'python -m pipelines.predict --config viton_hd mine/test_pairs.txt': 'the same, with another configuration',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 
@@ -252,7 +258,7 @@ def test_the_lock_pins_every_requirement_within_its_range():
     lists = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body
              if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
     wanted = [requirements.Requirement(text) for text in lists['CORE'] + lists['TRAIN'] + lists['CTRANSLATE2']
-              + lists['TEST'] if isinstance(text, str)]
+              + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
     assert len(wanted) > 30 and len(versions) == len(pinned)
     for requirement in wanted:
         version = versions.get(utils.canonicalize_name(requirement.name))

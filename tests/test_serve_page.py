@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data_prep.people import sample_people
 from pipelines.serving import pusher
-from support import served, served_kinds, tiny_classifier
+from pipelines.serving.studio import Studio
+from support import people_parser, served, served_kinds, tiny_classifier
 
 
 @pytest.fixture(scope='module')
@@ -115,6 +117,38 @@ def test_try_on(server):
                        ({'garment': 1}, 'person is missing')):
         status, found = act(server, 'try_on', 'wear', body)
         assert status == 400 and said in found['error'], found
+
+
+def test_photographs_need_a_parser(server):
+    page = served.ask_raw(f'{server.rest}/models/try_on')[1].decode()
+    assert '--parser FILE.onnx' in page and 'person-photo' not in page
+    status, found = act(server, 'try_on', 'photograph', {'kind': 'person', 'photograph': ''})
+    assert status == 400 and 'started without --parser' in found['error']
+
+
+@pytest.mark.slow  # needs the package index: BlazePose is no part of Landmark
+def test_two_photographs_become_a_try_on(destinations, blazepose):
+    made = sample_people.make_person(1, 50_005, (320, 240))
+    person, garment = (tf.io.encode_jpeg(pixels).numpy() for pixels in (made.image, made.cloth))
+    with served.running(destinations, studio=Studio(blazepose, str(people_parser.PATH), 'cihp')) as server:
+        assert 'person-photo' in served.ask_raw(f'{server.rest}/models/try_on')[1].decode()
+        found = {}
+        for kind, content in (('person', person), ('garment', garment)):
+            status, found[kind] = act(server, 'try_on', 'photograph', {
+                'kind': kind, 'photograph': base64.b64encode(content).decode()})
+            assert status == 200 and found[kind]['findings'] == []
+        assert [*found['person']['steps']] == ['photograph', 'pose', 'parse', 'what is kept']
+        files = {kind: answer['files'] for kind, answer in found.items()}
+        assert {*files['person']} == {'image', 'parse', 'pose_json'} and {*files['garment']} == {'cloth', 'cloth_mask'}
+        assert tf.io.decode_image(base64.b64decode(files['person']['image'])).shape == [128, 96, 3]
+        assert act(server, 'try_on', 'wear', files)[0] == 200
+        for body, said in (({'kind': 'dog', 'photograph': ''}, 'neither person nor garment'),
+                           ({'kind': 'person', 'photograph': '*'}, 'no base64')):
+            status, answer = act(server, 'try_on', 'photograph', body)
+            assert status == 400 and said in answer['error']
+        large = base64.b64encode(tiny_classifier.png(height=400, width=300)).decode()
+        [said] = act(server, 'try_on', 'photograph', {'kind': 'garment', 'photograph': large})[1]['findings']
+        assert 'more than data.max_pixels 100,000' in said
 
 
 def test_a_game_against_the_pushed_machine(server):

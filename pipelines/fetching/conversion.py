@@ -112,7 +112,17 @@ def trees(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0
             (target / name).write_bytes(_content(packed, info))
 
 
-_CONVERSIONS: dict[str, Callable[..., None]] = {'cifar10': cifar10, 'class_folders': class_folders, 'trees': trees}
+def member(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0) -> None:
+    """One file of a zip, as a wheel is, unchanged."""
+    with zipfile.ZipFile(source) as packed:
+        found = dict(_members(packed)).get(within)
+        if found is None:
+            raise UserError(f'{source}: it has no {within}. Remove the archive and run the command again.')
+        target.write_bytes(_content(packed, found))
+
+
+_CONVERSIONS: dict[str, Callable[..., None]] = {
+    'cifar10': cifar10, 'class_folders': class_folders, 'trees': trees, 'member': member}
 
 
 def _cifar_classes(source: pathlib.Path) -> list[str]:

@@ -17,6 +17,7 @@ from pipelines.serving.failure import Failure
 from pipelines.serving.models import AVAILABLE, Models
 from pipelines.serving.monitoring import Monitor
 from pipelines.serving.rest import Bounds, Rest, failures, refusal
+from pipelines.serving.studio import Studio
 
 # The page's JavaScript and styles are static files; nothing else may run, be requested or frame the page.
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -35,6 +36,7 @@ class Settings:
     keep: int = 1
     labels: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     samples: str = ''
+    studio: Studio | None = None
     bounds: Bounds = Bounds()
     limits: Limits = Limits()
 

@@ -37,6 +37,7 @@ class Page:
         self.cards = cards.Cards(self._models)
         self.rooms = play.Rooms()
         self.people = people.Wardrobe(server.settings.samples)
+        self.studio = server.settings.studio
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get('/', self.index), web.get('/static/{name}', self.static), web.get('/page/models', self.status),
@@ -52,7 +53,8 @@ class Page:
         model, version = self._find(request)
         card = await self.cards.of(model, version)
         examples = await self.call(_examples, version, card['kind'])
-        return self._html('model.html.j2', card=card, examples=examples, rest=self._server.addresses['rest'])
+        return self._html('model.html.j2', card=card, examples=examples, rest=self._server.addresses['rest'],
+                          takes_photographs=self.studio is not None)
 
     async def status(self, request: web.Request) -> web.Response:
         """Report which versions answer now, so that an open page can detect a change."""

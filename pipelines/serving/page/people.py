@@ -22,6 +22,8 @@ from pipelines.serving.saved_model import spec_of
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PERSON = ('image', 'parse', 'pose_json', 'pose_image')
 MADE, TESTED = 8, 16  # generated people, and people of the test set, to choose from
+LEAST_HEIGHT = 128  # of images made from a photograph
+NO_PARSER = 'This server was started without --parser, so it cannot make a sample from a photograph.'
 _NAMES = {'image': 'image', 'parse': 'parse', 'keypoints': 'pose_json', 'pose': 'pose_image', 'cloth': 'cloth',
           'cloth_mask': 'cloth_mask'}  # name in `tryon_files` -> the model's input
 
@@ -107,6 +109,21 @@ async def choose(page, model: Model, version: Version, given: dict) -> dict:
     return {'samples': [{'number': n, 'from': sample['from']} for n, sample in enumerate(samples)]}
 
 
+async def photograph(page, model: Model, version: Version, given: dict) -> dict:
+    """Makes the files of a person or a garment from a photograph, and says what looks wrong."""
+    if page.studio is None:
+        raise invalid(NO_PARSER)
+    kind, content = given['kind'], _decoded('photograph', given['photograph'])
+    if kind not in ('person', 'garment'):
+        raise invalid('kind is neither person nor garment.')
+    height = max(LEAST_HEIGHT, _size(version)[0] // 4 * 4)
+    made = await page.call(page.studio.make, kind, content, (height, height * 3 // 4),
+                           version.description['config']['data']['max_pixels'])
+    return {'files': {_NAMES[key]: base64.b64encode(value).decode() for key, value in made.files.items()},
+            'steps': {title: base64.b64encode(value).decode() for title, value in made.steps.items()},
+            'findings': [finding.sentence for finding in made.findings]}
+
+
 async def wear(page, model: Model, version: Version, given: dict) -> dict:
     """Dress a person in a garment; each is a sample's number or the visitor's own files."""
     samples = await page.call(page.people.samples, model, version)
@@ -150,4 +167,4 @@ def _decoded(name: str, value) -> bytes:
         raise Failure('INVALID_ARGUMENT', f'{name} is not base64.') from error
 
 
-ACTIONS = {'people': choose, 'wear': wear}
+ACTIONS = {'people': choose, 'photograph': photograph, 'wear': wear}

@@ -1,7 +1,7 @@
 // Try-on page: choose a person and a garment, add your own folder, and show the generated images.
 import { $, act, make, model, problem, roving } from './app.js';
 
-const ORIGINS = { made: 'generated', test: 'test set', own: 'your folder' };
+const ORIGINS = { made: 'generated', test: 'test set', own: 'your folder', photo: 'your photograph' };
 const chosen = {};
 const blobs = {};
 load();
@@ -61,6 +61,37 @@ function slide() {
   $('after').style.clipPath = `inset(0 0 0 ${100 - $('slide').value}%)`;
 }
 $('slide').addEventListener('input', slide);
+
+// Photographs: the server makes a sample of each, which then stands at the end of its row.
+for (const [what, id] of [['person', 'persons'], ['garment', 'garments']]) {
+  $(`${what}-photo`)?.addEventListener('change', (event) => photographed(what, id, event.target));
+}
+
+async function photographed(what, id, input) {
+  const [file] = input.files;
+  input.value = '';
+  if (!file) return;
+  problem('');
+  $('made').hidden = true;
+  $('said').textContent = 'Processing the photograph …';
+  try {
+    const found = await act('photograph', { kind: what, photograph: await base64(file) });
+    $('findings').replaceChildren(...found.findings.map((sentence) => make('li', {}, sentence)));
+    $('steps').replaceChildren(...Object.entries(found.steps).map(([title, picture]) => make('figure', {},
+      make('img', { src: `data:image/jpeg;base64,${picture}`, alt: `${title} of the photograph` }), make('figcaption', {}, title))));
+    $('made').hidden = false;
+    const shown = found.files[what === 'person' ? 'image' : 'cloth'];
+    if (shown && (what === 'garment' || found.files.parse)) {
+      const item = add(what, id, `data:image/jpeg;base64,${shown}`, found.files, ORIGINS.photo);
+      item.click();
+      item.scrollIntoView({ block: 'nearest' });
+    }
+    $('said').textContent = found.findings.length ? 'Check the findings before you try it on.' : 'No problems found.';
+  } catch (error) {
+    problem(error.message);
+    $('said').textContent = '';
+  }
+}
 
 // The visitor's own folder: files are found by folder names, in VITON-HD's layout.
 const FOLDERS = { image: 'image', parse: 'image-parse', pose_json: 'openpose-json', pose_image: 'openpose-img', cloth: 'cloth', cloth_mask: 'cloth-mask' };

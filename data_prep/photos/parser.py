@@ -1,0 +1,125 @@
+"""Human parsing by an ONNX file of the user's, as Self-Correction-Human-Parsing is published (Li et al. 2020).
+
+A parser takes float32 [1, 3, h, w], blue first, less the mean of ImageNet and by its deviation; it gives class scores,
+[1, labels, h', w'], whose corners are the photograph's. Of several such outputs the last counts: SCHP gives its first
+guess, and then the one that it fused with edges.
+"""
+import cv2
+import numpy as np
+import tensorflow as tf
+
+from data_prep import UserError
+from data_prep.core import files
+from data_prep.people import person
+from data_prep.photos import labels
+
+_MEAN, _DEVIATION = np.array([0.406, 0.456, 0.485], np.float32), np.array([0.225, 0.224, 0.229], np.float32)
+_SIDE = {'lip': 473, 'atr': 512, 'cihp': 512}  # of the square that is shown where a file takes any
+
+
+class Unfit(Exception):
+    """A parse map is not one of a picture; says why."""
+
+
+class Ready:
+    """A parse map that was made elsewhere, as `Parser` gives it.
+
+    Args:
+      path: of the PNG, for messages.
+      content: the PNG.
+    """
+    name = 'cihp'
+
+    def __init__(self, path: str, content: bytes):
+        self._path, self._content = path, content
+
+    def parse(self, pixels: np.ndarray) -> np.ndarray:
+        """uint8 [h, w], labels.
+
+        Raises:
+          Unfit: it is of another size, or not of labels.
+        """
+        try:
+            found = person.parse_map(tf.constant(self._content)).numpy()
+        except tf.errors.InvalidArgumentError as error:
+            raise Unfit(f'{self._path} is not a PNG of labels. Save it as PNG.') from error
+        if found.shape != pixels.shape[:2]:
+            (height, width), (tall, wide) = pixels.shape[:2], found.shape
+            raise Unfit(f'{self._path} has {wide} x {tall} pixels, and its picture {width} x {height}. Parse that '
+                        'picture, which is in the folder image.')
+        if (found == person.UNKNOWN).any():
+            raise Unfit(f'{self._path} has labels that are none of LIP\'s. Write them as levels, 0 to 19.')
+        return found
+
+
+class Parser:
+    """A parser, which gives labels in the order of `person.LABELS`.
+
+    Args:
+      path: the ONNX file.
+      name: its label map, a key of `labels.MAPS`; by default that of as many labels.
+
+    Attributes:
+      name: of the label map.
+
+    Raises:
+      UserError: onnxruntime is not installed, the file is not such a parser, or its label map is unknown.
+    """
+
+    def __init__(self, path: str, name: str = ''):
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise UserError('--parser needs onnxruntime, which is not installed. Run `pip install onnxruntime`.'
+                            ) from error
+        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+            raise UserError(f'--parser {path}: not a file. Give an ONNX file of a human parser.')
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # sums come in one order, so the same photograph gives the same labels
+        options.log_severity_level = 4
+        try:
+            # Of bytes, so that a file which keeps its weights in others opens none of them.
+            content = files.read(path, 0, -1)
+            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'])
+        except Exception as error:  # onnxruntime's have no base class of their own
+            reason = ' '.join(str(error).split())[:200]
+            raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error
+        self._path = path
+        self._input, self._output, count = self._check()
+        self.name = labels.choose(name, count, path)
+        self._table = labels.table(self.name)
+
+    def _check(self) -> tuple[str, str, int]:
+        """Names of the input and of the output that counts, and how many labels it has."""
+        inputs = self._net.get_inputs()
+        outputs = [each for each in self._net.get_outputs() if len(each.shape) == 4 and isinstance(each.shape[1], int)]
+        if [(each.type, len(each.shape), each.shape[1:2]) for each in inputs] != [('tensor(float)', 4, [3])]:
+            said = ', '.join(f'{each.name} {each.type} {each.shape}' for each in inputs)
+            raise UserError(f'--parser {self._path}: its inputs are {said}, and a parser takes float32 [1, 3, height, '
+                            'width]. Export it with one such input.')
+        if not outputs:
+            raise UserError(f'--parser {self._path}: it has no output [1, labels, height, width] of class scores. '
+                            'Export it without the final argmax.')
+        count = outputs[0].shape[1]
+        return inputs[0].name, [each.name for each in outputs if each.shape[1] == count][-1], count
+
+    def parse(self, pixels: np.ndarray) -> np.ndarray:
+        """uint8 [h, w, 3] -> uint8 [h, w], labels in the order of `person.LABELS`."""
+        size = [side if isinstance(side, int) else _SIDE[self.name] for side in self._net.get_inputs()[0].shape[2:]]
+        height, width = pixels.shape[:2]
+        scale = min(size[0] / height, size[1] / width)
+        small = cv2.resize(pixels, (max(1, round(width * scale)), max(1, round(height * scale))),
+                           interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+        top, left = ((whole - part) // 2 for whole, part in zip(size, small.shape))
+        shown = np.zeros((*size, 3), np.uint8)
+        shown[top:top + len(small), left:left + small.shape[1]] = small
+        inputs = ((shown[..., ::-1] / np.float32(255) - _MEAN) / _DEVIATION).transpose(2, 0, 1)[np.newaxis]
+        scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
+        # Where each pixel of the photograph is among the scores, whose corners are the corners of what was shown.
+        steps = [(cells - 1) / max(1, whole - 1) for cells, whole in zip(scores.shape[1:], size)]
+        shrink = [len(small) / height, small.shape[1] / width]
+        offset = [(shrink[axis] / 2 - 0.5 + border) * steps[axis] for axis, border in ((0, top), (1, left))]
+        matrix = np.array([[shrink[1] * steps[1], 0, offset[1]], [0, shrink[0] * steps[0], offset[0]]])
+        resized = [cv2.warpAffine(each, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+                                  borderMode=cv2.BORDER_REPLICATE) for each in scores]
+        return self._table[np.argmax(resized, 0)]
