@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
+from scipy import io as matlab
 
 from data_prep import UserError
 
@@ -53,7 +54,6 @@ def synsets(content: bytes, path: str) -> Synsets:
     rows = []
     if path.endswith('.mat'):
         try:
-            from scipy import io as matlab
             table = matlab.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']  # noqa: TID251 (no code)
             number, wnid, called = table.dtype.names[:3]
             rows = [(str(int(row[number])), str(row[wnid]), str(row[called])) for row in table]

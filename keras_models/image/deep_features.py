@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from sklearn.metrics import average_precision_score, recall_score
+from sklearn.svm import LinearSVC
 
 from keras_models import ModelError, reason
 
@@ -90,9 +92,6 @@ def judged(train: Known, validation: Known, test: Known) -> dict[str, float]:
       For the test images: `mean class recall`, in percent, as for Caltech; `mAP`, the mean over classes of the average
       precision, in percent, as for VOC 2012 (without interpolation); and `C`.
     """
-    from sklearn.metrics import average_precision_score, recall_score
-    from sklearn.svm import LinearSVC
-
     taught = np.concatenate([train.x, validation.x])
     if taught.shape[1] > len(taught):  # weights lie in the span of the training vectors: 300 numbers may replace 6,144
         axes = np.linalg.svd(taught, full_matrices=False)[2].T

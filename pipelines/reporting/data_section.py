@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_pb2
 
-from data_prep.core import records
+from data_prep.core import records, statistics
 from pipelines.reporting import figures
 
 SHOWN = 8  # most frequent values shown
@@ -60,7 +60,6 @@ def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
 
 def _statistics(context, manifest: dict) -> dict:
     """Return TFDV's findings: table rows in `lengths`, `features`, `drift`; sentences in `warnings`, `samples`."""
-    from data_prep.core import statistics
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
     found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
     of = statistics.called(usual)

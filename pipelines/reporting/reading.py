@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
+import sacrebleu
 import tensorflow as tf
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -153,7 +154,6 @@ def _of_text(rows: list[dict[str, str]]) -> list[str]:
 
 def _worst(rows: list[dict[str, str]]) -> list[tuple[str, str, str]]:
     """Return the outputs with the lowest chrF."""
-    import sacrebleu
     scored = [(sacrebleu.sentence_chrf(row['candidate'], [row['target']]).score, n) for n, row in enumerate(rows)
               if row['target'].strip()]
     return [(rows[n].get('source', ''), rows[n]['target'], rows[n]['candidate']) for _, n in sorted(scored)[:SHOWN]]

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 import yaml
+from babel import Locale, UnknownLocaleError
 from markupsafe import Markup
 
 from data_prep import UserError
@@ -216,7 +217,6 @@ def flat(values: dict) -> dict:
 
 def _language(code: str) -> str:
     """Name a language, such as `German (de)`; what is no code stays as it is."""
-    from babel import Locale, UnknownLocaleError
     try:
         name = Locale.parse(code, sep='-' if '-' in code else '_').get_display_name('en')
     except (UnknownLocaleError, ValueError):

@@ -12,8 +12,14 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
+from data_prep.core import input_pipeline, records
+from pipelines.core import artifacts, roles
+from pipelines.core import config as configs
 from pipelines.starting.findings import resolved
+from pipelines.training import devices, precision
+from pipelines.training.trainer import Trainer
 
 STEPS = 20  # steps timed
 WARM_UP = 4  # least steps before timing; they last until every shape of a batch was seen
@@ -95,8 +101,6 @@ class Small:
         Args:
           values: its sections; the keys of `data` that locate it are replaced.
         """
-        from data_prep.core import records
-        from pipelines.core import config as configs
         config = self._config(values)
         with contextlib.redirect_stdout(None):  # standard output is for the configuration
             examples, prepare = self._examples(config)
@@ -105,7 +109,6 @@ class Small:
 
     def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:
         """Return the subwords of the longer side of every training example of the small data."""
-        from data_prep.core import records
         with contextlib.redirect_stdout(None):
             examples, _ = self._examples(self._config(values))
         index = records.open_split(examples, 'train').index
@@ -120,7 +123,6 @@ class Small:
 
     def _examples(self, config) -> tuple[str, Seconds]:
         """Return the folder of the small data set, and the time it took to prepare."""
-        from pipelines.core import artifacts, roles
         key = artifacts.sha256(config.values['data'])
         if key not in self._prepared:
             folder = os.path.join(self._scratch.name, f'examples-{len(self._prepared)}')
@@ -133,10 +135,6 @@ class Small:
 
 def _steps(config, examples: str) -> Measured:
     """Time the trainer's steps after tracing every shape of a batch."""
-    import tensorflow as tf
-
-    from pipelines.training import devices, precision
-    from pipelines.training.trainer import Trainer
     _forget_peak()
     chosen, watch = devices.choose(config), Stopwatch()
     trainer = Trainer(config, chosen, examples)
@@ -195,7 +193,6 @@ def _usual(times: list[Seconds]) -> Seconds:
 
 
 def _batches(config, examples: str, split: str):
-    from data_prep.core import input_pipeline, records
     settings = config.input
     rows = input_pipeline.rows_per_bucket(settings.buckets, settings.tokens, settings.rows, settings.rows_multiple_of)
     return input_pipeline.Batches(records.open_split(examples, split), settings.buckets, rows, 1,

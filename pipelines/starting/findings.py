@@ -7,6 +7,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import yaml
+
+from pipelines.core import config
+
 Keys = dict[str, tuple[Any, str]]  # key -> value, and the reason or an empty text
 Sections = dict[str, Keys]
 # Names of a split's files and folders; images and pairs each accept one more.
@@ -113,9 +117,6 @@ def commonest(reasons: dict[str, list[str]]) -> tuple[str, str]:
 
 def resolved(sections: dict[str, dict[str, Any]]):
     """Load the configuration with these sections."""
-    import yaml
-
-    from pipelines.core import config
     with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
         path = pathlib.Path(scratch, 'planned.yaml')
         path.write_text(yaml.safe_dump(sections, sort_keys=False, allow_unicode=True))

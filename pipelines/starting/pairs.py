@@ -5,10 +5,12 @@ import io
 import os
 import pathlib
 import re
+import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import sacrebleu
 
 from data_prep import UserError
 from data_prep.core import text_files
@@ -118,7 +120,6 @@ def _read(split: str, listed: list[str], table: _Table) -> list[Record]:
 
 
 def _records(split: str, listed: list[str], table: _Table) -> Iterator[Record]:
-    import tempfile
     found = text_files.sources(split, '', listed)
     text_files.look_for(found)
     left = LOOKED_AT
@@ -175,7 +176,6 @@ def _language(paths: list[str], pairs: list, side: int) -> str:
 
 def _baseline(held: list, pairs: list) -> tuple[float, str]:
     """Return the BLEU of the better baseline, and its name: copying the source, or the most frequent target."""
-    import sacrebleu
     references = [[row[1].strip() for row in held]]
     common = collections.Counter(row[1].strip() for row in pairs).most_common(1)[0][0]
     found = {'copying the source': [row[0].strip() for row in held],

@@ -5,9 +5,11 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from data_prep import UserError, treebank
-from data_prep.trees import tree_files
+from data_prep.trees import tree_files, tree_graph
+from pipelines.evaluation import parseval
 from pipelines.starting import recipes
 from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
 from pipelines.starting.pairs import MOST_DAMAGED, most_subwords
@@ -89,10 +91,6 @@ def _read(paths: list[str]) -> tuple[list[tuple[str, ...]], list[str], int]:
 
 def _right_branching(rows: list[tuple[str, ...]]) -> float:
     """Return the F1 of the right-branching baseline by evalb's rules."""
-    import tensorflow as tf
-
-    from data_prep.trees import tree_graph
-    from pipelines.evaluation import parseval
     found, _ = tree_graph.delinearise(tf.constant([row[0] for row in rows]), tf.constant([row[1] for row in rows]))
     references = [tree.decode() for tree in found.numpy()]
     sums = np.sum([parseval.counts(tree, parseval.right_branching(tree)) for tree in references], 0)

@@ -5,6 +5,7 @@ import socket
 from urllib.parse import urlparse
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from data_prep import UserError
 from pipelines.core.config import TrainConfig
@@ -91,7 +92,6 @@ def two_logical_cpus() -> None:
 
 
 def _started() -> bool:
-    from tensorflow.python.eager import context
     return context.context()._initialized  # noqa: SLF001 (no public function tells without starting it)
 
 

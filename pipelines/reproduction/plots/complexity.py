@@ -5,10 +5,14 @@ The paper's entries are orders of growth; here each has the constant one, for a 
 import math
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pipelines.reproduction.experiments import Exhibit, Study
+from matplotlib import figure as matplotlib_figure
+from matplotlib.ticker import EngFormatter
+
+from pipelines.core import config as configs
+from pipelines.reporting import figures
+from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 COLUMNS = 'operations a layer', 'one after another', 'longest path'
 
@@ -52,9 +56,6 @@ def point_wise(n: int, d: int) -> int:
 
 def draw(study: 'Study', config: str = 'wmt14_en_de_base', n: int = 64, k: int = 3, r: int = 16) -> 'Exhibit':
     """Compute table 1 for the width of a configuration's model, and draw its operations over sequence lengths."""
-    from pipelines.core import config as configs
-    from pipelines.reporting import figures
-    from pipelines.reproduction.experiments import Exhibit, Figure
     d = configs.load(config).model.d_model
     found = table(n, d, k, r)
     found[f'Separable convolution, k = {n}'] = {COLUMNS[0]: separable(n, d, n)}
@@ -66,9 +67,7 @@ def draw(study: 'Study', config: str = 'wmt14_en_de_base', n: int = 64, k: int =
 
 
 def _figure(title: str, d: int, k: int, r: int):
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
-    figure = Figure(figsize=(5, 3.4), layout='constrained')
+    figure = matplotlib_figure.Figure(figsize=(5, 3.4), layout='constrained')
     axes = figure.add_subplot()
     lengths = [2 ** i for i in range(3, 14)]
     for name in LAYERS:

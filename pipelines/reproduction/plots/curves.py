@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from pipelines.reporting import figures, report
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -15,7 +16,6 @@ def draw(study: Study, of: Sequence[str], exp: bool = False, percent: bool = Fal
       exp, percent: how values are transformed, as in a `Measure`.
       log: whether the vertical axis is logarithmic.
     """
-    from pipelines.reporting import figures, report
     found = {(run.setting, f'(seed {run.seed})'): report.curves(os.path.join(
         run.pipeline.outputs('train')['model_run'].uri, 'tensorboard')) for run in study.runs}
     shown = []

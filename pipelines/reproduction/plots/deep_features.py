@@ -1,8 +1,17 @@
 """Tables 11 and 12 of Simonyan & Zisserman 2015: a linear SVM on deep features, beside one on raw pixels."""
+import io
+import os
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from data_prep import UserError
+from data_prep.core import records
+from keras_models.image import deep_features
 from pipelines.reproduction.experiments import Exhibit, Study
+from pipelines.serving import saved_model
+from pipelines.serving.layout import FORMAT
 
 PIXELS = 'raw pixels'
 SIDE = 32  # side of the images used as raw pixels
@@ -21,8 +30,6 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
       train, test, splits: images per class, as in `deep_features.splits`, and number of splits.
       split: the part of the target's data set they are drawn from.
     """
-    from keras_models.image import deep_features
-    from pipelines.serving import saved_model
     [home] = [run for run in study.runs if run.setting == target][:1]
     examples = home.pipeline.outputs('prepare')['examples'].uri
     module = home.pipeline.config.data_spec
@@ -32,7 +39,6 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
     shown = pictures(examples, split, module, needed, any(row.get('box') for row in rows.values()))
 
     def measured(x) -> dict[str, float]:
-        import numpy as np
         place = {row: i for i, row in enumerate(needed)}
         found = [deep_features.judged(*(deep_features.Known(x[[place[row] for row in part]], label[part])
                                         for part in parts)) for parts in drawn]
@@ -53,9 +59,7 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
 
 
 def _exported(study: Study, setting: str, seed: int) -> str:
-    import os
 
-    from pipelines.serving.layout import FORMAT
     for run in study.runs:
         if (run.setting, run.seed) == (setting, seed):
             return os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT)
@@ -64,9 +68,6 @@ def _exported(study: Study, setting: str, seed: int) -> str:
 
 def labels(examples: str, split: str, module) -> Any:
     """Return the classes of a split's images as numbers [n]."""
-    import numpy as np
-
-    from data_prep.core import records
     held, names = records.open_split(examples, split), []
     for start in range(0, len(held), 1000):
         names += module.examples(held.read(range(start, min(start + 1000, len(held)))))[1]['target']
@@ -75,16 +76,12 @@ def labels(examples: str, split: str, module) -> Any:
 
 def pictures(examples: str, split: str, module, rows: list[int], boxes: bool) -> dict[str, list[bytes]]:
     """Return the encoded images of these rows, `picture`, and on request their first `box`, or else the whole image."""
-    from data_prep.core import records
     found, text = module.examples(records.open_split(examples, split).read(rows))
     return {'picture': found, **({'box': [cut(each, box) for each, box in zip(found, text['boxes'])]} if boxes else {})}
 
 
 def cut(picture: bytes, box: list[float]) -> bytes:
     """Crop a box, its ends in fractions of width and height, and return it as a PNG."""
-    import io
-
-    from PIL import Image
     if not box:
         return picture
     with Image.open(io.BytesIO(picture)) as image:
@@ -96,12 +93,6 @@ def cut(picture: bytes, box: list[float]) -> bytes:
 
 def pixels(shown: list[bytes]) -> Any:
     """Return images rescaled to SIDE x SIDE, less their mean, as descriptors of unit length [n, 3 SIDE^2]."""
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    from keras_models.image import deep_features
     found = np.stack([np.asarray(Image.open(io.BytesIO(each)).convert('RGB').resize((SIDE, SIDE))) for each in shown])
     flat = found.reshape(len(found), -1).astype(np.float32)
     return deep_features.unit(flat - flat.mean(0))

@@ -1,14 +1,13 @@
 """Attention heads of a trained Transformer: figures 3 to 5 of Vaswani et al. 2017, as plots and numbers."""
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from data_prep import UserError
-
-if TYPE_CHECKING:
-    from pipelines.reproduction.experiments import Exhibit, Study
+from pipelines.reporting import attention, figures
+from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 Heads = Literal['all', 'sharpest', 'apart']
 
@@ -88,8 +87,6 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
       word, to: see `measured`.
       pictures: for each plot the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
     """
-    from pipelines.reporting import figures
-    from pipelines.reproduction.experiments import Exhibit, Figure
     runs = [run for run in study.runs if run.setting == (setting or study.runs[0].setting)]
     seen = [_look(run.pipeline, sentence, layer[study.scale]) for run in runs]
     values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
@@ -102,7 +99,6 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
 
 def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
     """Return the weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
-    from pipelines.reporting import attention
     looked = attention.look(pipeline, sentence, target=sentence)
     weights, source = looked.weights, looked.source  # only the encoder
     name = f'encoder/{layer - 1}/self_attention'
@@ -113,7 +109,6 @@ def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
 
 def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
     """Return the function that draws a plot, and its title."""
-    from pipelines.reporting import attention
     which = chosen(weights, place(source, word) if word else None, heads)
     title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'
              + (f', from “{word}”' if only else ''))

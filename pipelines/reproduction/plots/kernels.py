@@ -3,6 +3,7 @@ import math
 import os
 
 import numpy as np
+from matplotlib import image
 
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
@@ -18,7 +19,6 @@ def draw(study: Study, setting: str = '', towers: int = 1) -> Exhibit:
       setting: by default the first.
       towers: number of equal parts the kernels are divided into, drawn separately, the first on top.
     """
-    from matplotlib import image
     shown, values = trained.run(study, setting), {}
     for run in study.runs:
         kernels = first(trained.net(run.pipeline))

@@ -2,6 +2,8 @@
 import os
 from collections.abc import Sequence
 
+from matplotlib import figure, patches
+
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
 
@@ -31,7 +33,6 @@ def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str]
 
 def _picture(costs, towers: int, joined: Sequence[str]):
     """Draw a box per layer and tower, as high as its side is long, its width the root of its maps; return a Figure."""
-    from matplotlib import figure, patches
     side, maps = (max(getattr(cost, key) for cost in costs) for key in ('side', 'channels'))
     sizes = [(max(0.03, _TALLEST * cost.side / side), _WIDEST * (cost.channels / maps) ** 0.5) for cost in costs]
     page = figure.Figure(figsize=(1.2 * len(costs), 2 * towers), layout='constrained')

@@ -2,7 +2,11 @@
 import os
 
 import numpy as np
+import tensorflow as tf
+from sklearn.neighbors import NearestNeighbors
+from tensorflow import keras
 
+from pipelines.reporting import contact_sheet
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
 
@@ -21,9 +25,6 @@ def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6
       among: most training images searched, drawn at random if there are more.
       seed: of these draws.
     """
-    from sklearn.neighbors import NearestNeighbors
-
-    from pipelines.reporting import contact_sheet
     run = trained.run(study, setting)
     pipeline, random = run.pipeline, np.random.default_rng(seed)
     seen = {name: _drawn(random, len(trained.split(pipeline, name)), most)
@@ -51,7 +52,6 @@ def draw(study: Study, setting: str = '', pictures: int = 5, neighbours: int = 6
 
 def hidden(net):
     """Return a classifier without its last layer: (image, seed) -> [B, units]."""
-    from tensorflow import keras
     return keras.Model(net.inputs, net.get_layer(net.output_names[0]).input)
 
 
@@ -74,7 +74,6 @@ def _drawn(random, n: int, most: int) -> list[int]:
 
 def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarray]:
     """Return the vectors that images are compared by, [n, d]."""
-    import tensorflow as tf
 
     @tf.function(autograph=False, reduce_retracing=True)
     def one(image):

@@ -2,6 +2,7 @@
 import html
 import itertools
 
+from keras_models.viton import chain
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -18,7 +19,6 @@ def draw(study: Study, network: str = '', digits: int = 9, layers: bool = True) 
     for run in study.runs:
         module, config = run.pipeline.config.model_spec, run.pipeline.config.model
         if network:
-            from keras_models.viton import chain
             module, config = chain.PARTS[network], chain.part(config, network)
         costs = module.costs(config)
         values[run.setting, run.seed] = {

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pipelines.reporting import figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -22,7 +23,6 @@ def draw(study: Study, measures: Mapping[str, str], order: Sequence[str] = (), x
         other is lower.
       percent: whether values are shown in percent.
     """
-    from pipelines.reporting import figures
     values: dict[tuple[str, int], dict[str, float]] = {}
     shown = []
     for column, metric in measures.items():

@@ -5,7 +5,9 @@ import re
 import numpy as np
 
 from pipelines.core.config import Config
+from pipelines.reporting import figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
+from pipelines.training import checkpoints
 
 
 def draw(study: Study) -> Exhibit:
@@ -13,7 +15,6 @@ def draw(study: Study) -> Exhibit:
 
     Rows are layers, followed by `mean of conv2` and so on for a stage's layers; columns are settings.
     """
-    from pipelines.reporting import figures
     values: dict[tuple[str, int], dict[str, float]] = {}
     series = {}
     for run in study.runs:
@@ -33,7 +34,6 @@ def draw(study: Study) -> Exhibit:
 
 def learned(run: str, config: Config) -> dict[str, float]:
     """Return the mean slope of every PReLU layer, in the net's order; `run` is a ModelRun's folder."""
-    from pipelines.training import checkpoints
     weights = checkpoints.read(checkpoints.find(run, config.model_spec))['classifier']
     layers = [layer.removesuffix('/prelu/a') for layer in weights if layer.endswith('/prelu/a')]
     layers.sort(key=lambda layer: (layer.startswith('fc'), layer))  # convolutions are named conv<stage>_<n>

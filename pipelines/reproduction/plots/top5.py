@@ -3,8 +3,11 @@ import os
 
 import numpy as np
 
+from pipelines.reporting import contact_sheet
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
+from pipelines.serving import saved_model
+from pipelines.serving.layout import FORMAT
 
 NAME = 'top5.png'
 
@@ -16,9 +19,6 @@ def draw(study: Study, setting: str = '', pictures: int = 8, seed: int = 1) -> E
       pictures: number of images, drawn at random from the test split.
       seed: of that draw.
     """
-    from pipelines.reporting import contact_sheet
-    from pipelines.serving import saved_model
-    from pipelines.serving.layout import FORMAT
     run = trained.run(study, setting)
     model = saved_model.load(os.path.join(run.pipeline.outputs('export')['model'].uri, FORMAT))
     test = trained.split(run.pipeline, 'test')

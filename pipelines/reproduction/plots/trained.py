@@ -2,7 +2,12 @@
 import os
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 from data_prep import UserError
+from data_prep.core import records
+from pipelines.core import config as configs
+from pipelines.training import checkpoints
 
 IMAGES_PER_BATCH = 256  # images per batch through a net
 
@@ -22,8 +27,6 @@ def run(study, setting: str):
 
 def config(pipeline):
     """Return the pipeline's configuration, with the model's empty keys filled from its data set."""
-    from data_prep.core import records
-    from pipelines.core import config as configs
     if not configs.empty_keys(pipeline.config):
         return pipeline.config
     return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
@@ -31,7 +34,6 @@ def config(pipeline):
 
 def net(pipeline):
     """Return the image net a pipeline trained: its functional model, (image, seed) -> …, with trained weights."""
-    from pipelines.training import checkpoints
     known = config(pipeline)
     nets = known.model_spec.build(known.model)
     checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
@@ -40,13 +42,11 @@ def net(pipeline):
 
 def split(pipeline, name: str):
     """Open one split of the pipeline's data set, to be read by number."""
-    from data_prep.core import records
     return records.open_split(_examples(pipeline), name)
 
 
 def pictures(pipeline, name: str, numbers) -> Iterator:
     """Yield batches of a split's images as in validation, float32 [n, crop, crop, 3], in the given order."""
-    import tensorflow as tf
     settings, of = pipeline.config, split(pipeline, name)
     decode = tf.function(settings.data_spec.decoder(_examples(pipeline), settings.input, training=False),
                          autograph=False)

@@ -3,10 +3,10 @@
 The paper multiplies hours, devices and a device's sustained rate (6.1, note 5). This also counts 6 operations for each
 parameter and each pair of a source and a target token (Kaplan et al. 2020, 2.1), per step and in total.
 """
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pipelines.reproduction.experiments import Exhibit, Study
+from pipelines.core import config as configs
+from pipelines.reproduction.experiments import Exhibit, Study
 
 P100 = 9.5e12  # operations per second in single precision, the paper's estimate in note 5
 
@@ -40,8 +40,6 @@ def draw(study: 'Study', runs: dict[str, dict[str, Any]], tokens: int = 25_000) 
       tokens: tokens of a batch, on either side; the paper has about 25,000 (5.1).
     """
     del study
-    from pipelines.core import config as configs
-    from pipelines.reproduction.experiments import Exhibit
     values = {}
     for name, run in runs.items():
         resolved = configs.load(run['config'])

@@ -2,6 +2,10 @@
 import os
 from collections.abc import Sequence
 
+import tensorflow as tf
+
+from pipelines import evaluate
+from pipelines.reporting import contact_sheet
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -14,10 +18,6 @@ def draw(study: Study, given: Sequence[str] = ('person', 'garment'), made: Seque
       made: columns of every setting.
       rows: most pairs shown.
     """
-    import tensorflow as tf
-
-    from pipelines import evaluate
-    from pipelines.reporting import contact_sheet
     shown = []
     for seed in dict.fromkeys(run.seed for run in study.runs):
         runs = [run for run in study.runs if run.seed == seed]

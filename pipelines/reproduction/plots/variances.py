@@ -3,7 +3,10 @@ import os
 from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 
+from keras_models.core import initializers
+from pipelines.reporting import figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
@@ -13,7 +16,6 @@ def draw(study: Study, width: int = 512, layers: int = 30, seeds: int = 20) -> E
     Each setting has `layers` dense layers of `width` rectifiers, equal to 1 x 1 convolutions, drawn by its model's
     rule.
     """
-    from pipelines.reporting import figures
     values, forward, backward = {}, {}, {}
     for setting, config in {run.setting: run.pipeline.config.model for run in study.runs}.items():
         y, dx = ratios(_rule(config), 0.0 if config.activation == 'relu' else config.a, [width] * (layers + 1), seeds)
@@ -33,7 +35,6 @@ def draw(study: Study, width: int = 512, layers: int = 30, seeds: int = 20) -> E
 
 def _rule(config) -> Callable:
     """Return the function that makes the configuration's initializer for convolutions."""
-    from keras_models.core import initializers
     if config.weights == 'xavier':
         return initializers.xavier
     return lambda: initializers.he(config.weights, 0.0 if config.activation == 'relu' else config.a)
@@ -50,7 +51,6 @@ def ratios(rule: Callable, a: float, widths: list[int], seeds: int = 20) -> tupl
     Returns:
       Var[y_l] / Var[y_1] for l of 1 to L (9), and Var[dx_l] / Var[dx_(L+1)] for l of 2 to L + 1 (13); L values each.
     """
-    import tensorflow as tf
     forward: list[np.ndarray] = []
     backward: list[np.ndarray] = []
     for seed in range(seeds):

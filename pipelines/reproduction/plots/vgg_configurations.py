@@ -1,12 +1,12 @@
 """Tables 1 and 2 of Simonyan & Zisserman 2015: layers, parameters and cost of the configurations."""
 import itertools
 
+from keras_models import vgg
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
 
 def draw(study: Study, layers: bool = False) -> Exhibit:
     """Return weight layers, parameters and multiply-adds of every setting; with `layers`, table 1 itself too."""
-    from keras_models import vgg
     models = {run.setting: run.pipeline.config.model for run in study.runs}
     values = {(name, 0): {'weight layers': float(len(vgg.costs(model))),
                           'million parameters': vgg.parameters(model) / 1e6,
@@ -16,7 +16,6 @@ def draw(study: Study, layers: bool = False) -> Exhibit:
 
 def columns(models: dict) -> str:
     """Return a <table> of configurations side by side, with lines between poolings."""
-    from keras_models import vgg
     stages = {}
     for name, model in models.items():
         words = [f'conv{size}-{channels}' if channels else layer for layer, size, channels in vgg.steps(model)]
