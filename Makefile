@@ -43,7 +43,7 @@ references: torch
 	PYTHONPATH=.:tests $(BIN)/python -m support.make_references
 
 bench: install $(VENV)-bench/.installed
-	$(BIN)/python -W ignore benchmarks/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench
+	$(BIN)/python -W ignore benchmarks/speed/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench
 
 # The lock first here too: then pip has little left to look for, and both sides have one TensorFlow.
 $(VENV)-bench/.installed: requirements.lock setup.py

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import yaml
 
-from benchmarks import cost_model
+from benchmarks.speed import cost_model
 from keras_models import prelu_net, vgg
 
 

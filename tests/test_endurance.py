@@ -1,4 +1,4 @@
-"""What grows in long runs, and how the benchmark tells; the long runs themselves are `benchmarks/endurance.py`."""
+"""What grows in long runs, and how the benchmark tells; the long runs are `benchmarks/robustness/endurance.py`."""
 import gc
 import os
 import random
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from benchmarks import endurance
+from benchmarks.robustness import endurance
 from pipelines import predict
 from pipelines.core import config, progress
 from pipelines.training import trainer

@@ -2,15 +2,12 @@
 import dataclasses
 import json
 import pathlib
-import sys
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks'))
-import education  # noqa: E402
-
-from keras_models.turing import games  # noqa: E402
+from benchmarks.studies import education
+from keras_models.turing import games
 
 
 def test_decisive_positions_of_one_heap_are_those_of_more_than_one_man_that_three_does_not_divide():

@@ -1,10 +1,10 @@
-"""A short form of benchmarks/fuzz.py: every reader, fed damaged files, accepts or refuses them and names the place."""
+"""A short form of benchmarks/robustness/fuzz.py: readers accept damaged files or refuse them with the place."""
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks import fuzz
-from benchmarks.fuzz_readers import READERS
+from benchmarks.robustness import fuzz
+from benchmarks.robustness.fuzz_readers import READERS
 
 
 @pytest.mark.parametrize('name', READERS)

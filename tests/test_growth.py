@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from benchmarks import growth, powers, prepare_scale, side_by_side
+from benchmarks.speed import growth, powers, prepare_scale, side_by_side
 from keras_models import transformer
 
 SIZES = [32, 64, 128, 256, 512]

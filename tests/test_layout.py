@@ -2,7 +2,11 @@
 import ast
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
+
+import pytest
 
 from pipelines.core import config, shipped, stage
 from support import linters
@@ -75,3 +79,17 @@ def test_files_fit_one_thought_and_functions_a_screen():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 assert node.end_lineno - node.lineno < 70, f'{path}: {node.name}'
+
+
+@pytest.mark.parametrize('old', sorted((ROOT / 'benchmarks').glob('*.py')), ids=lambda path: path.stem)
+def test_a_benchmark_is_found_by_its_old_path(old):
+    if old.stem != 'moved':
+        [new] = re.findall(r"run\('(.*)'\)", old.read_text())
+        assert new.endswith(f'/{old.name}') and (ROOT / 'benchmarks' / new).is_file()
+
+
+def test_the_old_path_of_a_benchmark_names_the_new_one():
+    command = [sys.executable, 'benchmarks/kill_points.py', '--help']
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith('usage: kill_points.py')
+    assert 'benchmarks/robustness/kill_points.py' in done.stderr

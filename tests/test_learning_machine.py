@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import plain_machine
+from benchmarks.speed import plain_machine
 from keras_models.learning_machine import NONE, PAIN, PLEASURE, Config, Machines, mix
 from keras_models.turing import educated, lessons
 

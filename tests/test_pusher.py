@@ -18,7 +18,7 @@ from concurrent import futures
 import pytest
 import tensorflow as tf
 
-from benchmarks import push_sweep
+from benchmarks.robustness import push_sweep
 from data_prep import UserError
 from pipelines.serving import pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import gen_io_ops
 
-from benchmarks import kill_points
+from benchmarks.robustness import kill_points
 from data_prep import wmt
 from data_prep.core import input_pipeline, records
 from keras_models import transformer
@@ -288,7 +288,7 @@ def moved(run, before, after):
 
 @pytest.mark.slow  # a tool of the benchmarks
 def test_a_point_of_the_sweep(config_file, examples, tmp_path):
-    """benchmarks/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
+    """benchmarks/robustness/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
     flags = ['--config', config_file]
     # as it begins
     assert kill_points.kill_after(0, 'prepare', flags, tmp_path), (tmp_path / 'said').read_text()

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from benchmarks import scaling, side_by_side
+from benchmarks.speed import scaling, side_by_side
 
 
 @pytest.mark.slow  # a tool of the benchmarks

@@ -15,7 +15,7 @@ USES = {
     'train': {'orbit', 'rich'},
     'export': {'tensorflow_text', 'tensorflow_serving'},
     'evaluate': {'apache_beam', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'sklearn', 'tensorflow_text',
-                 'sacrebleu', 'matplotlib', 'jinja2', 'rich'},
+                 'sacrebleu', 'matplotlib', 'jinja2', 'rich', 'babel'},
     'infra_validate': set(),  # the fresh process it starts loads the model
     'push': {'jinja2'},
 }

@@ -27,10 +27,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / 'benchmarks')]
+sys.path.insert(0, str(ROOT))
 
-import fuzz  # noqa: E402
-from speed import serve_load  # noqa: E402
+from benchmarks.robustness import fuzz  # noqa: E402
+from benchmarks.speed import serve_load  # noqa: E402
 
 WORDS = (b'"inputs"', b'"instances"', b'"b64"', b'{', b'}', b'[', b']', b'null', b'NaN', b'1e999', b'"\\ud800"',
          b'\xff', b'"signature_name"', b'"text"', b'\0', b'-', b'""')

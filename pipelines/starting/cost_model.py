@@ -1,7 +1,7 @@
 """Model a training step on several accelerators: compute at a share of the peak, and a ring all-reduce.
 
-Nothing here was measured on an accelerator; `benchmarks/cost_model.py` states the assumptions and compares the model
-with published figures. Data of the accelerators are in `accelerators.yaml`.
+Nothing here was measured on an accelerator; `benchmarks/speed/cost_model.py` states the assumptions and compares the
+model with published figures. Data of the accelerators are in `accelerators.yaml`.
 """
 import pathlib
 from typing import Literal, NamedTuple

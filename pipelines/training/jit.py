@@ -2,15 +2,15 @@
 from pipelines.core.config import Config
 
 # Throughput of a training step compiled by XLA over that of TensorFlow's graph with oneDNN, in float32 on two cores
-# (Zen 4): `python benchmarks/side_by_side.py --only xla_transformer_step … --out DIR`. Accelerators were not measured:
-# on GPUs XLA is the fast path, on TPUs the only one.
+# (Zen 4): `python benchmarks/speed/side_by_side.py --only xla_transformer_step … --out DIR`. Accelerators were not
+# measured: on GPUs XLA is the fast path, on TPUs the only one.
 ON_CPU = {'keras_models.transformer': 0.81,
           'keras_models.alexnet': 0.60,
           'keras_models.vgg': 0.66,
           'keras_models.localisation': 0.66,  # D with 8 images, as in vgg's contest
           'keras_models.prelu_net': 0.80,
           'keras_models.viton.try_on': 0.64,  # its segmentation generator
-          'keras_models.school': 2.3}  # table look-ups: `python benchmarks/machine_moves.py`
+          'keras_models.school': 2.3}  # table look-ups: `python benchmarks/speed/machine_moves.py`
 
 
 def decided(config: Config, accelerated: bool) -> bool:

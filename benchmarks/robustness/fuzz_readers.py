@@ -21,8 +21,8 @@ import yaml
 from PIL import Image
 from tensorflow import keras
 
-from benchmarks import fuzz_seeds as valid
-from benchmarks import fuzz_shapes as shapes
+from benchmarks.robustness import fuzz_seeds as valid
+from benchmarks.robustness import fuzz_shapes as shapes
 from data_prep import imagenet, treebank, wmt
 from data_prep.core import records, text_files
 from data_prep.image import annotations, augmentation, readers, shards
