@@ -288,7 +288,7 @@ def moved(run, before, after):
 
 @pytest.mark.slow  # a tool of the benchmarks
 def test_a_point_of_the_sweep(config_file, examples, tmp_path):
-    """benchmarks/robustness/kill_points.py in short: SIGKILL to all of prepare's processes, and the same command again."""
+    """Short benchmarks/robustness/kill_points.py: SIGKILL to all of prepare's processes, and the same command again."""
     flags = ['--config', config_file]
     # as it begins
     assert kill_points.kill_after(0, 'prepare', flags, tmp_path), (tmp_path / 'said').read_text()
