@@ -1,4 +1,4 @@
-"""What every test finds: the plugins of the runner, the tiers, and small data and models shared by many files."""
+"""Set up every test: runner plugins, tiers, and small data and models shared by many files."""
 import fcntl
 import gc
 import os

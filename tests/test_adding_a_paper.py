@@ -1,4 +1,4 @@
-"""`docs/adding-a-paper.md`, from nothing to a pushed model, and what is refused of a module on the way."""
+"""Follow `docs/adding-a-paper.md` from scratch to a pushed model, and check which modules are refused."""
 import importlib
 import os
 import re

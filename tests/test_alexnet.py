@@ -84,7 +84,7 @@ def test_cifar10s_net_by_hand():
 
 def test_small_pictures_are_refused_as_soon_as_nothing_is_left():
     assert alexnet.costs(Config(classes=2, crop=64))[5].macs == 256 * 4096  # one place
-    with pytest.raises(ValueError, match='crop 63 leaves nothing'):
+    with pytest.raises(ValueError, match='crop 63 leaves no maps'):
         Config(classes=2, crop=63)
 
 

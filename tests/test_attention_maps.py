@@ -1,4 +1,4 @@
-"""What is drawn of attention is what the net computes with."""
+"""Attention plots show the weights the net computes with."""
 import re
 
 import numpy as np

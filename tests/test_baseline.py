@@ -1,4 +1,4 @@
-"""What a candidate is compared with: the newest blessed model that is another one and still there."""
+"""Choice of a candidate's baseline: the newest other blessed model that still exists."""
 import shutil
 import types
 

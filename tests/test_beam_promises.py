@@ -1,5 +1,4 @@
-"""What prep jobs promise whatever the data is: the same bytes again, counts that add up, dead letters that say where,
-and nothing that a trainer would take unless it is whole."""
+"""Guarantees of prep jobs for any data: equal bytes, consistent counts, located dead letters, no partial data sets."""
 import collections
 import functools
 import gzip

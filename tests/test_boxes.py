@@ -1,4 +1,4 @@
-"""Boxes: closed forms, and the greedy merging against the algorithm as it is written."""
+"""Boxes: closed forms, and greedy merging against a direct implementation of the algorithm."""
 import itertools
 import math
 

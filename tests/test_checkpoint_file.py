@@ -1,4 +1,4 @@
-"""Checkpoints as TensorFlow writes them and as one might forge them, read without TensorFlow's own reader."""
+"""Checkpoints written by TensorFlow and forged ones, read without TensorFlow's own reader."""
 import pathlib
 import struct
 
@@ -109,7 +109,7 @@ def sliced(_, entries):
     pytest.param(changed('a', dtype=int(tf.variant.as_datatype_enum)), id='a type of no size'),
     pytest.param(sliced, id='in slices')])
 def test_an_entry_that_does_not_fit_itself(path, change):
-    with pytest.raises(ModelError, match=f"weights.index is damaged.*what it says of '{key('a')}' cannot be"):
+    with pytest.raises(ModelError, match=f"weights.index is damaged.*its entry of '{key('a')}' is inconsistent"):
         Reader(forge(path, change))
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints through every moment of their writing, every kind of damage, and a full disk."""
+"""Checkpoints interrupted at every moment of writing, damaged in every way, and on a full disk."""
 import json
 import os
 import re

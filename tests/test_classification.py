@@ -1,4 +1,4 @@
-"""What the image classifiers share: errors of a batch, and pictures in, classes out, also from a process of its own."""
+"""Shared code of the image classifiers: batch errors, and images in, classes out, also in another process."""
 import dataclasses
 import os
 import shutil

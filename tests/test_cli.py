@@ -1,4 +1,4 @@
-"""The command line: what is meant by a slip of the keyboard, what is printed to be typed, and what asks only."""
+"""The command line: suggestions for typos, printed commands, and options that only query."""
 import os
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What a stage hashes: what determines its output, and no more."""
+"""A stage's hash covers everything that determines its output, and nothing else."""
 import ast
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""A compiled step of every system, with the flags XLA has for a user; elsewhere tests take the quick ones."""
+"""An XLA-compiled step of every system with users' default flags; other tests use faster flags."""
 import json
 
 from support.commands import command, environment

@@ -1,4 +1,4 @@
-"""Configurations: what is refused, and how it is said."""
+"""Configurations: which are refused, and with what message."""
 import os
 import re
 

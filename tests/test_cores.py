@@ -1,4 +1,4 @@
-"""How a CPU's cores are divided between operations, before TensorFlow starts; afterwards nothing can be."""
+"""Division of CPU cores between operations, set before TensorFlow starts."""
 import os
 from unittest import mock
 

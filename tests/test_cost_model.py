@@ -1,4 +1,4 @@
-"""The model of what accelerators would make of a step: closed forms, limits, and what was published."""
+"""The cost model of accelerators: closed forms, limits, and published figures."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The hand-over to CTranslate2: its translations are ours, with its own engine reading its own files."""
+"""The export to CTranslate2: its own engine reads its own files and gives the same translations."""
 import dataclasses
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Dataflow without Google: what is refused and how, and the job file a dry run writes with no network at all."""
+"""Dataflow without Google: refusals, and the job file a dry run writes without network access."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Beam search: every way of computing the same answer gives the same answer."""
+"""Beam search: equivalent computations give equal results."""
 import dataclasses
 import itertools
 

@@ -1,4 +1,4 @@
-"""The pages and the schema that follow from the code are up to date; the schema takes what ships, and no typos."""
+"""Generated pages and the schema are up to date; the schema accepts shipped configurations and rejects typos."""
 import importlib.util
 import json
 import re

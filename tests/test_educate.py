@@ -1,4 +1,4 @@
-"""Learning machines through the one frame: schooled, judged, pushed, asked; resumed to the bit; taught by hand."""
+"""Learning machines through the pipeline: trained, evaluated, pushed, served, resumed exactly, taught by hand."""
 import json
 
 import numpy as np

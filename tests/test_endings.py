@@ -1,4 +1,4 @@
-"""How a command ends before its work does: by Ctrl-C, and by a pipe that is closed."""
+"""Commands that end early: by Ctrl-C, and by a closed pipe."""
 import signal
 import subprocess
 import sys

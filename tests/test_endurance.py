@@ -1,4 +1,4 @@
-"""What grows in long runs, and how the benchmark tells; the long runs are `benchmarks/robustness/endurance.py`."""
+"""Growth in long runs and how the benchmark detects it; the long runs are `benchmarks/robustness/endurance.py`."""
 import gc
 import os
 import random

@@ -1,4 +1,4 @@
-"""Examination papers: the games' rules and solutions against known numbers, and the data set made of them."""
+"""Examination papers: the games' rules and solutions against known counts, and the data set built from them."""
 import functools
 import itertools
 import operator

@@ -1,4 +1,4 @@
-"""What pages show of runs besides their numbers: curves, slopes, slices and variances of tiny nets."""
+"""Pages' plots of runs: curves, slopes, slices and variances of tiny nets."""
 import json
 
 import pytest

@@ -1,4 +1,4 @@
-"""The experiments on learning machines: what they measure with, and each of them on tiny populations."""
+"""The experiments on learning machines: their measures, and each of them on tiny populations."""
 import dataclasses
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""`--explain`: the counts it prints are the paper's, and what a model module does not offer is left out."""
+"""`--explain` prints the paper's counts and omits what a model module does not provide."""
 import dataclasses
 import re
 

@@ -1,4 +1,4 @@
-"""The signature `explore` of an exported translation: alternatives, subwords, and where the decoder looked."""
+"""The signature `explore` of an exported translation model: alternatives, subwords, and attention."""
 import numpy as np
 import tensorflow as tf
 

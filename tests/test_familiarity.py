@@ -1,4 +1,4 @@
-"""Which lines are unlike a model's training text."""
+"""Detection of lines unlike a model's training text."""
 import os
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Fetching data sets from a server on this machine that cuts, corrupts, redirects, refuses and lies."""
+"""Fetching data sets from a local server that truncates, corrupts, redirects or refuses responses."""
 import hashlib
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What is fetched is what configurations read: conversions, the files a person brings, and the table of data sets."""
+"""Fetched data fits the configurations: conversions, user-supplied files, and the table of data sets."""
 import dataclasses
 import fnmatch
 import gzip

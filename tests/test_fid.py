@@ -1,4 +1,4 @@
-"""FID: the network against the same in PyTorch, recorded, the distance against closed forms."""
+"""FID: the network against recorded PyTorch results, the distance against closed forms."""
 import numpy as np
 import pytest
 import scipy.linalg

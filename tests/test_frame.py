@@ -1,4 +1,4 @@
-"""The frame around the stages: skip, resume, fail, publish; on disk and in an object store."""
+"""The driver of the stages: skip, resume, fail, publish; on disk and in an object store."""
 import importlib
 import os
 import shutil

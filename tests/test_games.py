@@ -1,4 +1,4 @@
-"""Games on tensors against the same games in plain Python, against what is known of them, and against XLA."""
+"""Games on tensors against plain Python versions, known results, and XLA."""
 import collections
 import functools
 import itertools

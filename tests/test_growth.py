@@ -1,4 +1,4 @@
-"""How exponents are found, on costs whose growth is known; and one corpus through the Beam job."""
+"""Estimation of growth exponents, on costs of known growth, and on one corpus through the Beam job."""
 import pathlib
 import statistics
 

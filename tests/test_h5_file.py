@@ -1,4 +1,4 @@
-"""Weight files of Keras, and files that only look like one."""
+"""Keras weight files, and files that only look like one."""
 import h5py
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a repository has besides code: checks before a commit, the workflow, the citation, where things are."""
+"""The repository besides its code: pre-commit checks, the workflow, the citation, file locations."""
 import ast
 import re
 

@@ -1,4 +1,4 @@
-"""Dense layers on one of two devices: the losses, weights and answers are those of plain data parallelism."""
+"""Dense layers on one of two devices: losses, weights and answers equal those of data parallelism."""
 import pathlib
 import sys
 

@@ -1,4 +1,4 @@
-"""What pages show of image nets: kernels, answers, neighbours, layers."""
+"""Pages' plots of image nets: kernels, predictions, neighbours, layers."""
 import json
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a net is shown: against decoding all of a picture, the papers' formulas, and itself without a graph."""
+"""The image input of a net: against decoding whole images, the papers' formulas, and eager execution."""
 import io
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The image kind through the one frame, on pictures of stripes: learned, resumed, on replicas, asked in many ways."""
+"""The image pipeline on striped images: training, resuming, replicas, and every way of predicting."""
 import csv
 import os
 import re

@@ -1,4 +1,4 @@
-"""Labelled pictures through the Beam job: every shape they come in, and every way they may be broken."""
+"""Labelled images through the Beam job: every supported layout and every kind of damage."""
 import collections
 import csv
 import functools

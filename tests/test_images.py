@@ -1,4 +1,4 @@
-"""Encoded pictures: what is kept, what is converted, and what is refused before anything is decoded."""
+"""Encoded images: what is kept, what is converted, and what is refused before decoding."""
 import io
 import struct
 import zlib

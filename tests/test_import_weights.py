@@ -1,4 +1,4 @@
-"""Weights of VITON-HD's authors, against the same networks in PyTorch, recorded."""
+"""Weights of VITON-HD's authors, against recorded results of the same networks in PyTorch."""
 import dataclasses
 import functools
 import hashlib

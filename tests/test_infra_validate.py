@@ -1,4 +1,4 @@
-"""Infra validation of real SavedModels: only what a server could load and should answer with passes."""
+"""Infra validation of real SavedModels: only models that a server can load and query pass."""
 import os
 
 import pytest

@@ -1,4 +1,4 @@
-"""A first configuration for one's own data: what is found, refused and chosen, and that it is read back."""
+"""A first configuration for user data: what is found, refused and chosen, and that it loads."""
 import collections
 import io
 import pathlib

@@ -1,4 +1,4 @@
-"""First weights: the deviations of the papers, and what becomes of a signal on its way through thirty layers."""
+"""Initial weights: the papers' deviations, and a signal's variance through thirty layers."""
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Instructions and responses: tables whose columns are named, and Korean that comes back to the byte."""
+"""Instructions and responses: tables with named columns, and Korean text reproduced to the byte."""
 import csv
 
 import pytest

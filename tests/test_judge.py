@@ -1,4 +1,4 @@
-"""Scores of try-on: equal pictures, a few pixels by hand, and made people dressed by a model and by a perfect one."""
+"""Try-on scores: equal images, a few pixels by hand, and generated people dressed by a model and perfectly."""
 import hashlib
 import math
 import os

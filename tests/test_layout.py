@@ -1,4 +1,4 @@
-"""The rules the folders keep."""
+"""Rules for the layout of the source folders."""
 import ast
 import importlib
 import re

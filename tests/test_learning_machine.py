@@ -1,4 +1,4 @@
-"""The learning machine against one in plain Python, against rereadings of its memory, and against Turing's words."""
+"""The learning machine against a plain Python version, against recomputation of its memory, and Turing's text."""
 import functools
 import re
 

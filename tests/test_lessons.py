@@ -1,4 +1,4 @@
-"""Lessons and examinations of learning machines: which keys are pressed, who plays whom, and what comes of them."""
+"""Lessons and examinations of learning machines: keys pressed, pairings, and results."""
 import functools
 import itertools
 

@@ -1,4 +1,4 @@
-"""Lineage, on a pipeline that ran: from a pushed version back to raw files, and from a raw file to every version."""
+"""Lineage of a finished pipeline: from a pushed version back to raw files, and from a raw file to every version."""
 import dataclasses
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Localisation: the loss by hand, windows against crops, what is served against its parts, and one run from folders."""
+"""Localisation: the loss by hand, windows against crops, served outputs against their parts, and one full run."""
 import csv
 import re
 

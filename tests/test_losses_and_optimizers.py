@@ -1,4 +1,4 @@
-"""Closed forms: label smoothing and its gradient, learning rates, updates of Adam and of momentum with decay."""
+"""Closed forms: label smoothing and its gradient, learning rates, Adam, and momentum with weight decay."""
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""LPIPS against its definition in PyTorch, recorded."""
+"""LPIPS against recorded results of its definition in PyTorch."""
 import numpy as np
 import pytest
 

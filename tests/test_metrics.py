@@ -1,4 +1,4 @@
-"""The BLEU of the gate is sacreBLEU's, also where n-grams are missing; the errors of the gate are ILSVRC's."""
+"""The gate's BLEU equals sacreBLEU, even with missing n-grams; the gate's errors equal ILSVRC's."""
 import json
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Rules of learning for one's own data: they are keys like others, change nothing by default, and end with the run."""
+"""Training rules for user data: ordinary keys, off by default, that end with the run."""
 import math
 
 import numpy as np

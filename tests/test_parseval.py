@@ -1,4 +1,4 @@
-"""Brackets are counted as evalb counts them: its own sample, cases by hand, and the gate's metrics over a corpus."""
+"""Brackets are counted as evalb does: its own sample, cases by hand, and the gate's metrics over a corpus."""
 import json
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The whole way from trees to a served parser, by the commands a user types (Vaswani et al. 6.3)."""
+"""From trees to a served parser with the user's commands (Vaswani et al. 6.3)."""
 import json
 import os
 

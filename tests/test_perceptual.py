@@ -1,4 +1,4 @@
-"""Eq. (16) by hand, and VGG-19 against the same network in PyTorch, recorded, and against our own."""
+"""Eq. (16) by hand, and VGG-19 against recorded PyTorch results and the project's own VGG-19."""
 import dataclasses
 
 import h5py
@@ -136,7 +136,7 @@ def test_another_file_is_refused_with_the_key_and_the_remedy(tmp_path):
         perceptual.load(str(tmp_path / 'nowhere.pth'))
     with open(f'{path}.index', 'w') as file:
         file.write('no index')
-    with pytest.raises(ModelError, match=r'weights cannot be read as a checkpoint .*\. Give torchvision'):
+    with pytest.raises(ModelError, match='weights cannot be read as a checkpoint .*; give torchvision'):
         perceptual.load(path)
 
 

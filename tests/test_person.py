@@ -1,4 +1,4 @@
-"""The clothing-agnostic person: what is read of parse maps and poses, and what is taken away, pixel by pixel."""
+"""The clothing-agnostic person: what parse maps and poses contribute, and what is removed, pixel by pixel."""
 import io
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The clothing-agnostic person by the authors' rules: against a rewrite of them on pictures, and case by case."""
+"""The clothing-agnostic person by the authors' rules: against a reimplementation on images, and case by case."""
 import io
 import json
 

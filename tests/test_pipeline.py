@@ -1,4 +1,4 @@
-"""The whole way, on a tiny corpus, by the commands a user types: real files, real Beam, real SavedModels."""
+"""The whole pipeline on a tiny corpus with the user's commands: real files, real Beam, real SavedModels."""
 import json
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What pages of reproduced tables and figures show, drawn from small data whose picture is known before."""
+"""Plots of reproduced tables and figures, drawn from small data with known results."""
 import io
 import os
 import re

@@ -1,4 +1,4 @@
-"""The same job by Beam's portable job service, with workers in processes of their own, from another folder."""
+"""The same job on Beam's portable job service, with workers in their own processes, from another folder."""
 import os
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""`predict` on a stream: bytes that are not UTF-8, lines no model reads, a reader that leaves, and Ctrl-C."""
+"""`predict` on a stream: invalid UTF-8, overlong lines, a reader that closes, and Ctrl-C."""
 import re
 import signal
 

@@ -1,4 +1,4 @@
-"""PReLU nets against the paper's tables and equations, and against themselves."""
+"""PReLU nets against the paper's tables and equations, and internal consistency."""
 import dataclasses
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A model and data whose people were prepared by other rules are told apart by name, with exit code 2."""
+"""A model and data whose people were prepared by different rules are refused by name, with exit code 2."""
 import json
 import types
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal (here a pseudo-terminal), and plain lines elsewhere."""
+"""Progress of long tasks: a bar on a terminal (here a pseudo-terminal), plain lines elsewhere."""
 import contextlib
 import os
 import pty

@@ -1,4 +1,4 @@
-"""The push stage: its gate, what it writes, and the commands that list and roll back."""
+"""The push stage: its gate, its outputs, and the commands that list and roll back."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""The folder serving watches: whole versions whatever happens to the pusher, and rollback.
+"""The folder that serving watches: only complete versions whatever happens to the pusher, and rollback.
 
 Versions are checked with hashlib alone, and answers come from the SavedModels themselves.
 """

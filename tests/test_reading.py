@@ -1,4 +1,4 @@
-"""The reading of a run: what curves and predictions say, and that the page shows it."""
+"""The interpretation of a run: what curves and predictions show, and its display on the page."""
 import dataclasses
 import re
 

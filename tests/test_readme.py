@@ -1,4 +1,4 @@
-"""The commands of README and docs/: run here, named by the test that runs them, or in need of a cloud and said so."""
+"""The commands of README and docs/: run here, linked to the test that runs them, or marked as needing a cloud."""
 import ast
 import os
 import random
@@ -166,7 +166,7 @@ def test_your_own_pairs(tmp_path):
     assert 'train: 400 read, 400 written' in done.stdout
     missing = command('pipelines.export', '--config', 'my.yaml', '--set', 'data.vocab_size=90', cwd=tmp_path)
     assert missing.returncode == 2
-    assert 'run `python -m pipelines.train --config my.yaml --set data.vocab_size=90` first.' in missing.stderr
+    assert 'Run `python -m pipelines.train --config my.yaml --set data.vocab_size=90` first.' in missing.stderr
 
 
 def losses(printed):

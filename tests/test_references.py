@@ -1,4 +1,4 @@
-"""The recorded references: whole, small, and, with PyTorch at hand, made again."""
+"""The recorded references are complete, small, and reproducible with PyTorch."""
 import pathlib
 
 import numpy as np

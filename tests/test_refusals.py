@@ -1,4 +1,4 @@
-"""What a user can get wrong, refused in a sentence that names the place and says what to do.
+"""User errors are refused with one sentence that names the place and the remedy.
 
 The tests of each module have more of it.
 """

@@ -1,4 +1,4 @@
-"""A pass computed twice: values, gradients and states are those of the net itself, and less is kept."""
+"""Rematerialisation: equal values, gradients and states, with less memory kept."""
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Report page and model card: what stands in them is what was measured, and what came with the data stays text."""
+"""Report page and model card show what was measured, and escape text from the data."""
 import collections
 import dataclasses
 import html.parser

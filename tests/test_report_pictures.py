@@ -1,4 +1,4 @@
-"""Pictures of a run: the trainer draws the same validation rows whatever the replicas, and the page carries them."""
+"""Sample images of a run: the same validation rows for any number of replicas, shown on the page."""
 import base64
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Every table and figure of the papers has a command, and what it says follows from its numbers."""
+"""Every table and figure of the papers has a command, and its verdicts follow from its numbers."""
 import dataclasses
 import json
 import math

@@ -1,4 +1,4 @@
-"""A training run killed at any moment ends as one that was not: records, losses and weights, bit for bit."""
+"""A training run killed at any moment ends like an uninterrupted one: records, losses and weights, bit for bit."""
 import contextlib
 import os
 import pathlib

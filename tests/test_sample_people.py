@@ -1,4 +1,4 @@
-"""Made people: the published layout, labels and points that agree with the picture, and a deformation that is known."""
+"""Generated people: the published layout, labels and points that match the image, and a known deformation."""
 import json
 import os
 

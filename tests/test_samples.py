@@ -1,4 +1,4 @@
-"""The corpus made from CLDR: its size and form, its split by value, and its translations.
+"""The corpus generated from CLDR: its size and form, its split by value, and its translations.
 
 Values are read back out of the English text, so the split is checked without the keys by which it was made.
 """

@@ -1,4 +1,4 @@
-"""The comparison of strategies, on a net that takes a moment: all of them compute the same."""
+"""The comparison of strategies on a tiny net: all of them compute the same."""
 import sys
 
 import pytest

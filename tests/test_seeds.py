@@ -1,4 +1,4 @@
-"""What a test draws does not depend on what was drawn before it: by its module, its fixtures, other tests."""
+"""A test's random numbers do not depend on earlier draws by its module, its fixtures or other tests."""
 import random
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The conformance set: requests and answers as TensorFlow Serving 2.15 documents them, over REST and over gRPC.
+"""The conformance set: requests and responses as TensorFlow Serving 2.15 documents them, over REST and gRPC.
 
 Requests are those of its `api_rest.md`, `http_rest_api_handler_test.cc` and protos; answers are compared with the same
 SavedModel's own signatures.

@@ -1,4 +1,4 @@
-"""How requests are brought together: what is computed in one batch, what waits, what is refused, and who fails."""
+"""Batching of requests: what is computed together, what waits, what is refused, and which requests fail."""
 import asyncio
 import concurrent.futures
 import threading

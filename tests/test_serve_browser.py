@@ -1,4 +1,4 @@
-"""The page in a real browser: a journey of every kind at the width of a desk and of a phone, by keyboard too.
+"""The page in a real browser: one journey per kind at desktop and phone width, also by keyboard.
 
     pip install playwright    # the extra `browser`; the browser is Debian's, `apt-get install chromium`
     pytest -m browser

@@ -1,4 +1,4 @@
-"""Tensors in JSON, by the cases of TensorFlow Serving's `json_tensor_test.cc` and the tables of its `api_rest.md`."""
+"""Tensors in JSON: the cases of TensorFlow Serving's `json_tensor_test.cc` and the tables of its `api_rest.md`."""
 import base64
 import json
 

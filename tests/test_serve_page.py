@@ -1,4 +1,4 @@
-"""What the page is sent and what it answers, without a browser; test_serve_browser.py looks at it in one."""
+"""Requests and responses of the page without a browser; test_serve_browser.py uses one."""
 import base64
 import json
 import re

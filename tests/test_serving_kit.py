@@ -1,4 +1,4 @@
-"""The serving kit: its clients and its README's request, sent to servers that speak TensorFlow Serving's protocol.
+"""The serving kit: its clients and its README's request, against servers that speak TensorFlow Serving's protocol.
 
 Those servers answer by running the pushed SavedModel.
 """

@@ -1,4 +1,4 @@
-"""Sheets of pictures with bars, looked at as pixels."""
+"""Sheets of images with bars, checked by pixels."""
 import functools
 import os
 

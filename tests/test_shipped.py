@@ -1,4 +1,4 @@
-"""The configurations that ship: their names and run cards; and keys and paths by their old names."""
+"""The shipped configurations: their names and run cards, and keys and paths by their old names."""
 import dataclasses
 
 import pytest

@@ -1,4 +1,4 @@
-"""The runner of benchmarks, on sides whose rates and answers are known."""
+"""The benchmark runner, on sides with known rates and answers."""
 import dataclasses
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""The plugin by which a skipped test fails where CI is set."""
+"""The plugin that fails skipped tests in CI."""
 import textwrap
 
 import pytest

@@ -1,4 +1,4 @@
-"""What a command imports: `--help` next to nothing, a stage what it uses."""
+"""Imports of the commands: almost none for `--help`, and only the necessary ones for a stage."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Subwords of every kind: reversible, the same in the graph and in the Beam job, and exactly as many as asked for."""
+"""Subwords of every kind: reversible, equal in the graph and the Beam job, and of exactly the requested number."""
 import collections
 import json
 import re

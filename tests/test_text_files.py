@@ -1,4 +1,4 @@
-"""Parallel text as WMT ships it: archives, gzip inside of them, and NIST's SGML."""
+"""Parallel text in WMT's formats: archives, gzip inside of them, and NIST's SGML."""
 import gzip
 import io
 import json

@@ -1,4 +1,4 @@
-"""Work of many threads: in order, as much at once as is said, and none after what stopped it."""
+"""Work in several threads: in order, with bounded concurrency, and none after an error."""
 import threading
 
 import pytest

@@ -1,4 +1,4 @@
-"""PyTorch's files, as PyTorch writes them and as one might forge them."""
+"""PyTorch's files: genuine and forged."""
 import os
 import pathlib
 import pickle

@@ -1,4 +1,4 @@
-"""The one trainer: replicas, XLA, resume, averaging and what it refuses."""
+"""The trainer: replicas, XLA, resuming, averaging and refusals."""
 import json
 import os
 import shutil
@@ -212,7 +212,7 @@ def test_a_damaged_record_stops_training_with_its_place(config_file, examples, s
     for row in records.open_split(examples, 'train').index[::20]:  # one record of every batch or so
         body[int(row['offset']) + 12] ^= 1
     shard.write_bytes(bytes(body))
-    with pytest.raises(UserError, match=r'\.tfrecord, record \d+ at byte \d+: the bytes are not those'):
+    with pytest.raises(UserError, match=r'\.tfrecord, record \d+ at byte \d+: the bytes were changed'):
         trainer.train(config.load(config_file), str(damaged), str(tmp_path / 'run'))
 
 

@@ -1,4 +1,4 @@
-"""The Transformer against the paper, against two independent implementations, and against itself."""
+"""The Transformer against the paper, against two independent implementations, and internal consistency."""
 import dataclasses
 
 import numpy as np

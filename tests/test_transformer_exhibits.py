@@ -1,4 +1,4 @@
-"""What pages on the Transformer compute, against closed forms and the paper's printed numbers."""
+"""Computations of the Transformer's pages, against closed forms and the paper's printed numbers."""
 import dataclasses
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Try-on samples through the Beam job: the layouts they come in, every way they may be broken, what becomes of them."""
+"""Try-on samples through the Beam job: every supported layout, every kind of damage, and the outputs."""
 import functools
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""The try-on kind through the one frame, on people the project makes: from pairs files to pictures in a folder."""
+"""The try-on pipeline on generated people: from pairs files to images in a folder."""
 import csv
 import hashlib
 import json

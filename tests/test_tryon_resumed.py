@@ -1,5 +1,4 @@
-"""A training run of try-on that is cut after a step and goes on, to the bit: what networks, discriminators
-and optimizers have, and what spectral and batch normalisation keep."""
+"""Interrupted try-on training resumes exactly: networks, discriminators, optimizers and normalisation state."""
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What SECURITY.md says of files that others made: nothing in them runs, and nothing leads out of their folder."""
+"""SECURITY.md's promises about untrusted files: none of their code runs, and no path leaves their folder."""
 import ast
 import gzip
 import io

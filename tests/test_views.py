@@ -1,4 +1,4 @@
-"""The testing protocols against the papers' words, written out picture by picture."""
+"""The testing protocols against the papers' descriptions, written out image by image."""
 import numpy as np
 import pytest
 import tensorflow as tf

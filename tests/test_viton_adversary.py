@@ -1,4 +1,4 @@
-"""The discriminators of VITON-HD and their losses against closed forms and PyTorch, recorded."""
+"""VITON-HD's discriminators and their losses against closed forms and recorded PyTorch results."""
 import numpy as np
 import pytest
 import tensorflow as tf

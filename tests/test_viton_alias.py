@@ -1,4 +1,4 @@
-"""The ALIAS generator against the paper, closed forms and PyTorch's spectral normalisation, recorded."""
+"""The ALIAS generator against the paper, closed forms and recorded PyTorch spectral normalisation."""
 import dataclasses
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""VITON-HD whole, of the published width, beside the authors' networks in PyTorch on made people (H7)."""
+"""The whole VITON-HD at published width against the authors' networks in PyTorch on generated people (H7)."""
 import pytest
 
 from data_prep.people import sample_people

@@ -1,4 +1,4 @@
-"""Splines, sampling and resizing against scipy, numpy, tensorflow-addons and PyTorch, recorded."""
+"""Splines, sampling and resizing against scipy, numpy, tensorflow-addons and recorded PyTorch results."""
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The geometric matching module against the paper, closed forms and a plain walk through its weights."""
+"""The geometric matching module against the paper, closed forms and a direct evaluation of its weights."""
 import dataclasses
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The segmentation generator against the paper's figure, closed forms and a plain walk through its weights."""
+"""The segmentation generator against the paper's figure, closed forms and a direct evaluation of its weights."""
 import dataclasses
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Appendix A.3: the losses of the three networks, and how they learn in the one trainer."""
+"""Appendix A.3: the losses of the three networks, and their training by the trainer."""
 import dataclasses
 import functools
 import os

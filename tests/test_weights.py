@@ -1,4 +1,4 @@
-"""Weights by name: what is saved is read again, however it is named, and a net starts with what fits it."""
+"""Weights by name: saved weights load under any naming, and a net starts from those that fit."""
 import dataclasses
 import json
 import os

@@ -1,4 +1,4 @@
-"""Parallel text through the Beam job: every shape it may come in, and every way it may be broken."""
+"""Parallel text through the Beam job: every supported format and every kind of damage."""
 import gzip
 import hashlib
 import json
@@ -204,8 +204,9 @@ def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
     assert second['vocabulary'] == first['vocabulary'] and second['counts']['train']['written'] == 3
     assert prepare(files(), tmp_path / 'third')['vocabulary'] != first['vocabulary']
     assert given in files(subword_model=given).files('train')  # a change of it is a change of the data
-    for values, message in (({'vocab_size': 20}, 'is below the 48 pieces'), ({'subword_model': 'no'}, 'no subword'),
-                            ({'subword_model': str(tmp_path / 'train.en')}, 'train.en is no subword model')):
+    for values, message in (({'vocab_size': 20}, 'is below the 48 pieces'),
+                            ({'subword_model': 'no'}, 'no is not a subword model'),
+                            ({'subword_model': str(tmp_path / 'train.en')}, 'train.en is not a subword model')):
         folder = tmp_path / f'refused-{len(message)}'
         with pytest.raises(UserError, match=message):
             prepare(files(**{'subword_model': given, **values}), folder)

@@ -1,4 +1,4 @@
-"""Every hot path is one cluster of XLA's with no way to the host in it: read off the graph and off the HLO."""
+"""Every hot path is one XLA cluster without transfers to the host, as the graph and the HLO show."""
 import functools
 import inspect
 import re

@@ -1,1 +1,1 @@
-"""What the tests share: data, small models, commands in processes of their own, and plugins of the runner."""
+"""Shared test code: data, small models, commands in their own processes, and pytest plugins."""

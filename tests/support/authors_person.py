@@ -1,4 +1,4 @@
-"""The authors' clothing-agnostic person, by their rules, drawn on the photograph itself: nothing of ours is used.
+"""The authors' clothing-agnostic person by their rules, drawn on the photograph, independent of the project's code.
 
 Points are all 25 of BODY_25, in pixels of a picture of 1024 x 768; (0, 0) is a point that was not found.
 """

@@ -1,4 +1,4 @@
-"""A web server on this machine that cuts, corrupts, redirects, refuses and lies, as a test tells it to."""
+"""A local web server that truncates, corrupts, redirects or refuses responses, as a test configures it."""
 import contextlib
 import dataclasses
 import http.server

@@ -1,4 +1,4 @@
-"""Training steps of a paper's classifier without the trainer: what its loss, net and update rule do together."""
+"""Training steps of a paper's classifier without the trainer: its loss, net and update rule together."""
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras

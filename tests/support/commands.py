@@ -1,4 +1,4 @@
-"""The project's commands, run in processes of their own.
+"""Run the project's commands in their own processes.
 
 A new process imports for 4 to 12 s before it does anything, and the suite runs some 150 of them. `command` and `start`
 therefore fork from a server that has imported every library and started none: TensorFlow's context, its threads and its

@@ -1,4 +1,4 @@
-"""Takes one step of each system compiled by XLA and one that is not, and prints in JSON how far they are apart.
+"""Take one step of each system with and without XLA, and print the differences as JSON.
 
     python -m support.compiled_steps SYSTEM …
 

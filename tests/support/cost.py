@@ -1,4 +1,4 @@
-"""A pytest plugin that reports what each test file costs: CPU seconds and the peak memory of its worker.
+"""A pytest plugin that reports the cost of each test file: CPU seconds and its worker's peak memory.
 
 CPU seconds are those of the worker and of the processes it started or had forked. They are a report: no test fails
 on them.

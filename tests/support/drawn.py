@@ -1,4 +1,4 @@
-"""A pytest plugin: inputs that Hypothesis draws are the same in every run, on every machine, and few.
+"""A pytest plugin that makes Hypothesis draw few inputs, the same in every run and on every machine.
 
 To look for new counterexamples, draw more: `@settings(max_examples=5000, derandomize=False)`.
 """

@@ -1,4 +1,4 @@
-"""What happens to the files of folders, in order, as Linux reports it (inotify, which needs no privilege)."""
+"""Record the file events of folders in order, as Linux reports them (inotify, which needs no privilege)."""
 import ctypes
 import os
 import struct

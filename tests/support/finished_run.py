@@ -1,4 +1,4 @@
-"""A finished run in miniature, for the report: real events, a data set, predictions, and text that means harm."""
+"""A small finished run for the report: real events, a data set, predictions, and hostile text."""
 import hashlib
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A pytest plugin: under xdist, the tests of each file run in a process forked for them, which ends with them.
+"""A pytest plugin that runs, under xdist, each test file in a forked process of its own.
 
 What tests leave, a process keeps: a traced trainer 20 to 30 MB, the largest Transformer 1 GiB of oneDNN's pool with no
 Python object alive. Workers that ran file after file grew to 5.8 GiB, and to search so much for garbage took them up

@@ -1,4 +1,4 @@
-"""What a forked command calls first so that the stages it would start as processes are forked from it."""
+"""Make a forked command fork its stages instead of starting them as new processes."""
 import multiprocessing
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A pytest plugin: Python's garbage collector does not search what imports and the collection of tests made.
+"""A pytest plugin that excludes the objects of imports and test collection from garbage collection.
 
 None of it is garbage. To search it took 4 of the 16 CPU seconds of a collection, and 0.8 after each file.
 """

@@ -1,4 +1,4 @@
-"""A pytest plugin: parameters of tests name themselves: `[rate=0.5-not_jit]` in place of `[0.5-False]`.
+"""A pytest plugin that names test parameters: `[rate=0.5-not_jit]` in place of `[0.5-False]`.
 
 A lambda is called as its argument is; where nothing else tells two of them apart, the test gives `ids`.
 """

@@ -1,5 +1,4 @@
-"""Prepares a data set in processes that kill themselves: at one call after another that changes the file system, each
-time on what the one before left. At last the job may finish.
+"""Prepare a data set in processes that kill themselves at successive file-system calls, each resuming the last.
 
     python tests/support/killed_jobs.py ROOT FILE.yaml=5,40,manifest,data …
 

@@ -1,4 +1,4 @@
-"""Every paper's network in miniature, with the trainer that trains it and a batch to train it on."""
+"""Every paper's network at small size, with its trainer and a training batch."""
 import contextlib
 from collections.abc import Iterator
 from unittest import mock

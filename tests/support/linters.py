@@ -1,4 +1,4 @@
-"""The project's lint rules, run on other files than its own."""
+"""Run the project's lint rules on files outside the project."""
 import json
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Makes the recorded references again, with PyTorch: `make references`, or some by name.
+"""Recompute the recorded references with PyTorch: `make references`, or some by name.
 
     PYTHONPATH=.:tests python -m support.make_references alias alias_full
 """

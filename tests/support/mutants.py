@@ -1,4 +1,4 @@
-"""Breaks a module of the project in 20 small ways, one after another, and sees whether its tests notice.
+"""Break a module of the project in 20 small ways, one at a time, and check that its tests fail.
 
     python tests/support/mutants.py                              all modules of `TESTS`
     python tests/support/mutants.py parseval views --jobs 1      two of them

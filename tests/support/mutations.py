@@ -1,4 +1,4 @@
-"""Mutants of a source: every small change at one place of its syntax tree that a test should notice.
+"""Mutants of a source file: every small change at one place of its syntax tree that a test should detect.
 
 Docstrings, annotations and messages stay: string constants with a space, f-strings, and what is raised.
 """

@@ -1,4 +1,4 @@
-"""A net with the Transformer's name and arguments that is traced in a moment, for tests of what trains it."""
+"""A tiny net with the Transformer's name and arguments, quick to trace, for tests of the trainer."""
 import tensorflow as tf
 from tensorflow import keras
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: the files that take longest are run first, so that no core idles while the last of them ends."""
+"""A pytest plugin that runs the slowest files first, so that no core idles at the end."""
 
 # By the table that ends a run (support/cost.py); a file that is missing here only starts later.
 LONGEST_FIRST = (

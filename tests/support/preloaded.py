@@ -1,5 +1,4 @@
-"""Imported by the server that commands are forked from: the libraries and the project, so that no child imports them.
-"""
+"""Import the libraries and the project in the fork server, so that no child imports them."""
 import gc
 import importlib
 import logging

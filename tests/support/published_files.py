@@ -1,4 +1,4 @@
-"""Files of published networks that compare images, with random weights, as `torch.save` writes them."""
+"""Files of published image-comparison networks with random weights, written as `torch.save` does."""
 import pathlib
 
 import numpy as np

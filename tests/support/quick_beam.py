@@ -1,4 +1,4 @@
-"""A pytest plugin: Beam prepares the tests' hundreds of small jobs with a third less work.
+"""A pytest plugin that reduces Beam's work for the tests' hundreds of small jobs by a third.
 
 Most of what such a job costs is none of its own. Of 0.96 CPU s of one over 30 images, Beam took 0.3 to ask again and
 again for the signatures of every method of its functions, in search of user state that none has, and to measure over

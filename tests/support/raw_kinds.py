@@ -1,5 +1,4 @@
-"""Raw files of every kind of data, few and small, with a little of all that may be wrong with them: for tests of what
-must hold whatever the data is."""
+"""Small raw files of every kind of data with a few of all possible faults, for tests that hold for any data."""
 import gzip
 import io
 import pathlib

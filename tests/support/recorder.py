@@ -1,4 +1,4 @@
-"""Records a reference with PyTorch; needs it.
+"""Record a reference with PyTorch.
 
 PyTorch computes in float64 and float32 is stored, so that what is recorded hardly depends on the machine.
 """

@@ -1,4 +1,4 @@
-"""Recorded references: what PyTorch computed, so that tests compare with PyTorch without having it.
+"""Recorded references: PyTorch's results, so that tests can compare with PyTorch without installing it.
 
 A reference is two files in tests/references. `<name>.npz` holds what PyTorch computed. `<name>.json` holds
 the versions that computed it, the SHA-256 of the .npz, the shapes of the networks' state dicts, and the

@@ -1,4 +1,4 @@
-"""The project's own server, on ports of its own in a thread of the test's process, and models made in a moment."""
+"""The project's server on its own ports, in a thread of the test process, and models that build quickly."""
 import asyncio
 import contextlib
 import dataclasses

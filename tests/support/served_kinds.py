@@ -1,4 +1,4 @@
-"""A model of every kind the page knows, made in a moment: what it answers is plain, its signatures are the exports'."""
+"""A quick model of every kind the page serves, with predictable answers and the signatures of real exports."""
 import os
 import shutil
 

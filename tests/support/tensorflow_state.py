@@ -1,4 +1,4 @@
-"""A pytest plugin: every test and fixture finds TensorFlow, NumPy and `random` in one state, and leaves it behind.
+"""A pytest plugin that resets the state of TensorFlow, NumPy and `random` before every test and fixture.
 
 Without it a test's numbers would depend on which tests its worker ran before: their draws, their number of collective
 operations, the determinism that a training run switches on, the graphs that stay in memory.

@@ -1,4 +1,4 @@
-"""A tiny parallel corpus, number words in English and German, and the configuration that learns it."""
+"""A tiny parallel corpus, number words in English and German, and a configuration that learns it."""
 import pathlib
 import random
 

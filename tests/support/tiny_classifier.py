@@ -1,4 +1,4 @@
-"""A classifier with the functions of a paper's file that is built in a moment, and a data set's assets, of mean zero.
+"""A small classifier with the functions of a paper's module, and a data set's assets with a mean of zero.
 
 Its convolutions pad nothing, so every place of its score map is a crop of the picture.
 """

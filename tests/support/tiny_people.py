@@ -1,4 +1,4 @@
-"""Made people and the configuration of try-on networks a sixteenth as wide, which learn from them."""
+"""Generated people and a configuration of try-on networks a sixteenth as wide, which learn from them."""
 import pathlib
 
 from data_prep.people import job as people_job

@@ -1,4 +1,4 @@
-"""An exported model of the project that is made in a moment: a machine that plays Nim, untaught."""
+"""An exported model that builds quickly: an untrained learning machine that plays Nim."""
 import json
 import os
 

@@ -1,4 +1,4 @@
-"""A SavedModel with the exported signature that is made in a moment, and what tests ask of a pushed one."""
+"""A SavedModel with the exported signature that builds quickly, and helpers that query a pushed model."""
 import hashlib
 import json
 import os

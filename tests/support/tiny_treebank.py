@@ -1,4 +1,4 @@
-"""Trees of a small grammar in the Penn Treebank's form, for tests."""
+"""Trees of a small grammar in Penn Treebank form, for tests."""
 import random
 
 

@@ -1,4 +1,4 @@
-"""A command: prints the ids of lines by a SavedModel's tokenizer, and the text of those ids, as JSON."""
+"""Print the ids of lines by a SavedModel's tokenizer, and the text of those ids, as JSON."""
 import json
 import sys
 

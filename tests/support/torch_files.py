@@ -1,4 +1,4 @@
-"""Files that `torch.save` writes, small ones: state dicts of every kind, and what a state dict is not."""
+"""Small files that `torch.save` writes: state dicts of every kind, and objects that are not state dicts."""
 import collections
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Layers of PyTorch that ours must agree with: spectral normalisation, discriminators and resizing."""
+"""PyTorch layers to compare with: spectral normalisation, discriminators and resizing."""
 import numpy as np
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The published networks that compare images, in PyTorch, with the names of their files; in NCHW."""
+"""The published image-comparison networks in PyTorch (NCHW), with the names of their files."""
 import torch
 from torch import nn
 from torch.nn import functional as F

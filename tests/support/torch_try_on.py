@@ -1,4 +1,4 @@
-"""The authors' whole try-on in PyTorch, and ours beside it on the same people: how far apart they are.
+"""Compare the authors' whole try-on in PyTorch with the project's on the same people.
 
     PYTHONPATH=.:tests python -m support.torch_try_on FOLDER/test_pairs.txt --size 1024 768
 

@@ -1,4 +1,4 @@
-"""VITON-HD's three networks in PyTorch, as the authors' weights have them.
+"""VITON-HD's three networks in PyTorch, with the authors' weight names.
 
 Written from figures 10 to 12 and the names and shapes in the authors' state dicts, in NCHW, without our own layers.
 `width` multiplies all channels but those of inputs and outputs; 1 is the published network.

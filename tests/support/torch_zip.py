@@ -1,4 +1,4 @@
-"""Writes tensors as `torch.save` writes a state dict, without PyTorch.
+"""Write tensors as `torch.save` writes a state dict, without PyTorch.
 
 `pytest -m torch` loads such a file with PyTorch; tests/test_torch_file.py compares it with `torch.save`'s.
 """

@@ -1,4 +1,4 @@
-"""Inputs [B, H, W, C] by which VITON-HD's networks are compared with PyTorch's, drawn by name or of a made person.
+"""Inputs [B, H, W, C] for comparing VITON-HD's networks with PyTorch's, random or from a generated person.
 
 Numbers drawn place by place hide what photographs and parse maps bring out: where neighbours are alike, sums over all
 places lose digits.
