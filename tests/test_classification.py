@@ -227,9 +227,9 @@ def test_a_failure_that_is_no_pictures_fault_is_not_laid_to_one(exported):
 def test_what_cannot_be_fused_is_refused_by_name(tmp_path):
     six = serving(Inference(), classes=6)
     other = export(tmp_path / 'other', six)
-    with pytest.raises(ModelError, match='other answers 6 classes, and this data set has 7'):
+    with pytest.raises(ModelError, match='other has 6 classes, but this data set has 7'):
         serving(Inference(fuse=[other]))
-    with pytest.raises(ModelError, match="other answers 'n0000' where this data set has 'n0005'"):
+    with pytest.raises(ModelError, match="other has 'n0000' where this data set has 'n0005'"):
         nets, assets = tiny_classifier.randomised(Config(6)), Assets(6)
         assets.names.reverse()
         tiny_classifier.serving(nets, Config(6), Inference(fuse=[other]), assets, False)
@@ -243,7 +243,7 @@ def test_what_cannot_be_fused_is_refused_by_name(tmp_path):
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ModelError, match='an image of 10 pixels is smaller than a crop of 12'):
         serving(Inference(scales=[16, 10]))
-    with pytest.raises(ModelError, match='model.classes is 9, and the data set has 7'):
+    with pytest.raises(ModelError, match='model.classes is 9, but the data set has 7 classes'):
         classifiers.serving(tiny_classifier.randomised(Config(9)), Config(9), Inference(), Assets(7), False)
     for wrong in (['dense', 'dense'], [], ['dense', 'half_crop']):
         with pytest.raises(ValueError, match='single, ten_crop, multi_crop, dense, each once'):

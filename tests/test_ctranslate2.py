@@ -227,7 +227,7 @@ def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, 
 
 def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
     loaded = config.load(config_file)
-    with pytest.raises(UserError, match=r'run `python -m pipelines\.prepare` first'):
+    with pytest.raises(UserError, match=r'Run `python -m pipelines\.prepare` first'):
         Pipeline(loaded, str(tmp_path), []).run(export_ctranslate2.STAGE)
     other = types.SimpleNamespace(model=object(), values={'model': {'module': 'keras_models.vgg'}})
     with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is keras_models\.vgg'):

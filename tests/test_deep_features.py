@@ -168,4 +168,4 @@ def test_features_of_a_folder(tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(found['features'], deep_features.describe([module], PICTURES[:2], [16, 20], True),
                                    atol=1e-6)
     said = capsys.readouterr()
-    assert '2 pictures, 32 numbers each' in said.out and 'c.jpg is left out' in said.err
+    assert '2 images, 32 numbers each' in said.out and 'c.jpg left out: damaged or truncated' in said.err

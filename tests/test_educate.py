@@ -118,7 +118,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     (['model.game=chess'], "there is no game 'chess'; choose of nim, noughts, go"),
     (['model.options={heaps: 1.5}'], r"the game 'nim': heaps is 1\.5; give it as int"),
     (['data.options={heaps: 1.5}'], r'options\.heaps must be a whole number of 1 or more; it is 1\.5'),
-    (['input.tokens=5'], 'input: positions have no length: give rows'),
+    (['input.tokens=5'], 'input: positions have no length; give rows'),
     (['data.validation_fraction=1'], r'data: validation_fraction must be between 0 and 1, .* it is 1')])
 def test_what_no_school_could_teach_is_refused_by_its_key(config_file, overrides, words):
     with pytest.raises((UserError, ModelError), match=words) as refused:

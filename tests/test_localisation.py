@@ -277,7 +277,7 @@ def test_errors_are_ilsvrcs():
         np.testing.assert_allclose([row[name] for row in found[:3]], values, atol=1e-6)
     assert all(np.isnan(value) for value in found[3].values())  # nothing is known of where it is
     assert set(found[0]) == set(judge.names) - set(judge.CORPUS)
-    assert '3 of 4 pictures have boxes' in judge.protocol()['localisation_error']
+    assert '3 of 4 images have boxes' in judge.protocol()['localisation_error']
 
 
 def test_the_best_constant_box_is_found():
@@ -296,7 +296,7 @@ def test_mistakes_are_sentences(classifier):
         localiser.check(Config(**SMALL), Inference())
     with pytest.raises(ModelError, match='inference.scales: an image of 32 pixels is smaller than a crop of 64'):
         localiser.check(Config(**SMALL), Inference(classifier=classifier, scales=[32]))
-    with pytest.raises(ModelError, match=r'inference.classifier: /none holds no saved_model.pb'):
+    with pytest.raises(ModelError, match=r'inference.classifier: /none has no saved_model.pb'):
         exported_net('/none')
     with pytest.raises(ModelError, match=r'inference.fuse: .* cannot be loaded as a localiser'):
         exported_net(classifier, fuse=[classifier])

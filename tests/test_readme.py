@@ -22,7 +22,7 @@ README = (ROOT / 'README.md').read_text()
 # Pages that docs/generate.py writes are held by test_docs.py, and these have tests of their own.
 ELSEWHERE_PAGES = {'commands', 'configuration', 'configurations', 'adding-a-paper', 'turing'}
 PAGES = {path: path.read_text() for path in sorted([*(ROOT / 'docs').rglob('*.md'), ROOT / 'CONTRIBUTING.md'])
-         if path.stem not in ELSEWHERE_PAGES and not {'_build', 'api'} & {*path.relative_to(ROOT).parts}}
+         if path.stem not in ELSEWHERE_PAGES and not {'_build', 'api', 'results'} & {*path.relative_to(ROOT).parts}}
 TEXT = '\n'.join([README, *PAGES.values()])
 PACKAGES = 'configs', 'data_prep', 'keras_models', 'pipelines'
 PAIRS, PICTURES = (re.findall(r'```yaml\n(.*?)```', (ROOT / 'docs' / 'tasks' / page).read_text(), re.S)[0]
@@ -37,6 +37,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.push': 'test_push.py',
     'python -m pipelines.serve': 'test_serve.py, on ports of its own',
+    'python -m pipelines.serve --parser parsing_lip.onnx': 'test_serve_page.py, without the port',
+    'python -m pipelines.reproduce --publish docs/results': 'test_reproduce.py: the `published` fixture',
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',
     'python -m pipelines.init images photos/ --minutes 20 > my.yaml': 'test_init.py',

@@ -113,7 +113,7 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     ('evaluate.thresholds.lpips.max=0.1', 'evaluate.thresholds.lpips: lpips is not computed: give evaluate.networks.'),
     ('evaluate.networks.inception=nowhere.pth', 'evaluate.networks.inception: there is no file nowhere.pth'),
     ('evaluate.networks.vgg=nowhere.pth', 'evaluate.networks.vgg: no metric uses such a network'),
-    ('evaluate.thresholds.psnr.min=3', 'there is no metric \'psnr\'; there are l1, '),
+    ('evaluate.thresholds.psnr.min=3', 'there is no metric \'psnr\'. Known metrics: l1, '),
 ])
 def test_what_cannot_be_judged_is_refused_before_any_work(people, tmp_path, setting, said):
     (tmp_path / 'people.yaml').write_text(CONFIG.format(folder=people))
@@ -122,7 +122,7 @@ def test_what_cannot_be_judged_is_refused_before_any_work(people, tmp_path, sett
 
 
 def test_networks_nobody_asks_are_refused(tmp_path):
-    with pytest.raises(UserError, match='no metric of keras_models.transformer asks networks'):
+    with pytest.raises(UserError, match='no metric of keras_models.transformer uses networks'):
         evaluate.check(configs.load('demo_translation', ['evaluate.networks.inception=nowhere.pth']))
 
 

@@ -134,7 +134,7 @@ def test_spectral_normalisation_is_on_what_the_preset_says(nets, preset):
 
 def test_sizes_that_cannot_be_doubled_six_times_are_refused():
     for size in ([1024, 700], [32, 128], [0, 128], [256]):
-        with pytest.raises(ValueError, match='multiple of 64'):
+        with pytest.raises(ValueError, match='multiples of 64'):
             Config(size=size)
 
 

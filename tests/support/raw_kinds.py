@@ -75,7 +75,7 @@ LETTERS = {'text': [('more.tsv', 1, b'here\n', '1 column, but source and target 
                       ('photos/b/89.jpg', None, b'\xff\xd8\xff', 'in two classes, b and c as photos/c/89.jpg'),
                       ('photos/b/no.jpg', None, b'', 'empty, 0 bytes'),
                       ('photos/c/89.jpg', None, b'\xff\xd8\xff', 'in two classes, c and b as photos/b/89.jpg'),
-                      ('some.tgz/b/cut.jpg', None, b'\xff\xd8\xff', 'damaged or cut short'),
+                      ('some.tgz/b/cut.jpg', None, b'\xff\xd8\xff', 'damaged or truncated'),
                       ('some.tgz/c/to', None, b'c/to\0', 'a link, to /etc/passwd')],
            'try-on': [('one/train/cloth/00001_00.jpg', None, None, 'there is no such file'),
                       ('one/train_pairs.txt', 7, b'only_one.jpg\n', '1 names, and not two')]}
