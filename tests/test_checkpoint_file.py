@@ -181,6 +181,6 @@ def test_any_bit_of_a_tensors_bytes_counts(path, name):
     flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1:]
     for damaged in (flipped, data[:entry.offset + entry.size - 1]):
         file.write_bytes(damaged)
-        what = f"at byte {entry.offset:,} are not the {entry.size:,} bytes of '{name}'.*CRC-32C differs"
+        what = f"the {entry.size:,} bytes of '{name}' at byte {entry.offset:,} differ from those that were written"
         with pytest.raises(ModelError, match=f'data-00000-of-00001 is damaged: {what}'):
             Reader(path).get_tensor(name)

@@ -233,7 +233,7 @@ def test_what_cannot_be_fused_is_refused_by_name(tmp_path):
         nets, assets = tiny_classifier.randomised(Config(6)), Assets(6)
         assets.names.reverse()
         tiny_classifier.serving(nets, Config(6), Inference(fuse=[other]), assets, False)
-    with pytest.raises(ModelError, match=r'nowhere holds no saved_model.pb'):
+    with pytest.raises(ModelError, match=r'nowhere has no saved_model.pb'):
         serving(Inference(fuse=[str(tmp_path / 'nowhere')]))
     tf.saved_model.save(tf.Module(), str(tmp_path / 'empty'))
     with pytest.raises(ModelError, match=r'empty cannot be loaded as a classifier'):

@@ -54,7 +54,7 @@ def test_the_citation_is_of_this_version_and_names_the_papers():
 
 def test_contributing_names_every_room():
     text = (ROOT / 'CONTRIBUTING.md').read_text()
-    table = text[text.index('| room |'):].split('\n\n')[0]
+    table = text[text.index('| subpackage |'):].split('\n\n')[0]
     named, above = set(), ''
     for cell in re.findall(r'^\| (`.*?) \|', table, re.M):
         for name in re.findall(r'`([\w/]+)`', cell):

@@ -101,5 +101,5 @@ def test_figure_2_counts_neurons(tmp_path):
     assert [values[name, 1]['neurons'] for name in ('conv2', 'conv3', 'conv4', 'conv5', 'fc6', 'fc7', 'fc8')] == [
         186_624, 64_896, 64_896, 43_264, 4096, 4096, 1000]
     assert values['AlexNet', 1]['million parameters'] == pytest.approx(60.965224)
-    with pytest.raises(UserError, match="no run of the setting 'VGG'; there are AlexNet"):
+    with pytest.raises(UserError, match="no run of the setting 'VGG'. Settings with runs: AlexNet"):
         trained.run(study, 'VGG')

@@ -149,7 +149,7 @@ def jpeg_of(width, height):
     (png_of(60_000, 60_000), '60,000 x 60,000 pixels are more than data.max_pixels 10,000'),
     (jpeg_of(60_000, 50_000), '60,000 x 50,000 pixels are more than data.max_pixels 10,000'),
     (jpeg_of(101, 100), '101 x 100 pixels are more'),
-    (png_of(65_501, 0), '65,501 x 0 pixels: a side longer than JPEG's 65,500'),
+    (png_of(65_501, 0), "65,501 x 0 pixels: a side longer than JPEG's 65,500"),
     (encoded() + 501 * b'\xff\xda', 'over 500 scans'),
 ])
 def test_what_is_no_picture_or_too_large_is_refused_by_its_first_bytes(data, reason, monkeypatch):

@@ -63,9 +63,9 @@ def test_other_files_are_refused_with_the_key_and_the_remedy(reference, folder, 
         lpips.load(alexnet, alexnet)
     lins = published_files.lins(reference)
     torch_zip.write(other, {**lins, 'lin1.model.1.weight': np.ones([1, 128, 1, 1], np.float32)})  # of VGG-16
-    with pytest.raises(ModelError, match=r'has lin1.model.1.weight of shape \(1, 1, 128, 1\), which is '
+    with pytest.raises(ModelError, match=r'has lin1.model.1.weight of shape \(1, 1, 128, 1\), but the network needs '
                                          r'\(1, 1, 192, 1\) .*; give lpips'):
         lpips.load(alexnet, other)
     torch_zip.write(other, {**lins, 'lin2.model.1.weight': -lins['lin2.model.1.weight']})
-    with pytest.raises(ModelError, match='other.pth has a lin2.model.1.weight below zero'):
+    with pytest.raises(ModelError, match='other.pth has a negative lin2.model.1.weight'):
         lpips.load(alexnet, other)

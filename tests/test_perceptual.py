@@ -150,6 +150,6 @@ def test_torchvisions_vgg16_is_refused(tmp_path):
     with pytest.raises(ModelError, match='vgg16.pth has no features.16.weight; give torchvision'):
         perceptual.load(path)
     torch_zip.write(path, {'features.0.weight': np.zeros([64, 3, 5, 5], np.float32)})
-    with pytest.raises(ModelError, match=r'vgg16.pth has features.0.weight of shape \(5, 5, 3, 64\), which is '
-                                         r'\(3, 3, 3, 64\) \(height, width, maps, kernels\) in'):
+    with pytest.raises(ModelError, match=r'vgg16.pth has features.0.weight of shape \(5, 5, 3, 64\), but the network '
+                                         r'needs \(3, 3, 3, 64\) \(height, width, maps, kernels\)'):
         perceptual.load(path)
