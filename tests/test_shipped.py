@@ -40,7 +40,7 @@ def test_an_old_path_works_and_names_the_new(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize('path, near', [('demo_translatoin', 'demo_translation'), ('tryon/vgg_a_imagenet',
                                                                                   'vgg_a_imagenet')])
 def test_a_misspelt_name_gets_the_nearest(path, near):
-    with pytest.raises(UserError, match=rf'no configuration .{path}.; did you mean {near}\? .*run --list'):
+    with pytest.raises(UserError, match=rf'no configuration .{path}.\. Did you mean {near}\? .*run --list'):
         config.load(path)
 
 
@@ -96,7 +96,7 @@ def test_blanks_around_an_old_key_mean_nothing(capsys):
 def test_both_names_at_once_are_refused(tmp_path):
     path = tmp_path / 'mine.yaml'
     path.write_text(f'{PICTURES}model: {{drops: 1, max_drops: 2}}\n')
-    with pytest.raises(UserError, match=r'mine.yaml: model\.drops is the old name of model\.max_drops, .*keep '):
+    with pytest.raises(UserError, match=r'mine.yaml: model\.drops is the old name of model\.max_drops, .*Keep '):
         config.load(str(path))
 
 
