@@ -35,7 +35,7 @@ SECTIONS = re.compile(r'(Args|Attributes|Returns|Raises|Yields):')
 def plain_docstring(app, what, name, obj, options, lines):
     """Docstrings are plain text with `code`: what reStructuredText would take for markup is escaped.
 
-    A paragraph with indented lines that is no section of Args, Returns and the like is shown as it is written.
+    A paragraph with indented lines that is not a section such as Args or Returns is shown verbatim.
     """
     del app, what, name, obj, options
     paragraphs, section = '\n'.join(lines).split('\n\n'), False

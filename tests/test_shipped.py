@@ -110,7 +110,7 @@ def test_a_key_of_ones_own_module_may_have_an_old_name(capsys):
 
 def test_old_attributes_of_a_module_are_refused(monkeypatch):
     monkeypatch.setattr(vgg, 'INSTEAD', {'train': 'educate'}, raising=False)
-    with pytest.raises(UserError, match='keras_models.vgg has INSTEAD, which is now called STAGE_OVERRIDES. Rename'):
+    with pytest.raises(UserError, match='keras_models.vgg has INSTEAD, which was renamed to STAGE_OVERRIDES. Rename'):
         roles.model('keras_models.vgg')
 
 
