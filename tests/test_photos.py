@@ -391,6 +391,22 @@ def test_the_command_says_what_it_needs(tmp_path):
         job.Config([me], [me], size=(100, 100))
 
 
+@pytest.mark.slow  # needs the package index, for BlazePose
+def test_a_sentence_for_each_photograph_that_cannot_work(blazepose):
+    net = pose.BlazePose(blazepose)
+    one, other = (sample_people.make_person(1, number, (512, 384)).image for number in (50_005, 50_012))
+
+    def said(pixels):
+        return sentences(making.of_person(jpeg(pixels), net, None, (512, 384)).findings)
+    assert said(one) == ''
+    for turns in (1, 2, 3):
+        assert 'Turn the photograph upright' in said(np.rot90(one, turns))
+    assert 'too dark' in said(one // 6)
+    assert '2 people were found' in said(np.concatenate([one, other], 1))
+    assert said(np.full_like(one, 200)).startswith('No person was found')
+    assert '90 x 120 pixels' in said(cv2.resize(one, (90, 120), interpolation=cv2.INTER_AREA))
+
+
 @pytest.mark.slow  # needs the package index, for BlazePose, and runs all stages of a try-on
 def test_photographs_of_made_people_become_a_try_on(blazepose, tmp_path):
     """As on a telephone: turned, wide, one dark and one of nobody; the folder is prepared, learned from and asked."""

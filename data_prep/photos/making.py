@@ -15,7 +15,7 @@ from data_prep.photos.parser import Parser, Ready, Unfit
 from data_prep.photos.photograph import Window
 
 SIZE = 1024, 768  # height and width of what is made, VITON-HD's
-_SEEN = 1600  # pixels of the longer side in which a garment is looked for
+_SEEN = 1280  # pixels of the longer side in which a garment is looked for
 _TALL = 4.5  # torsos: a window as high shows a whole person, and what is higher is cut
 _ABOVE = 0.45  # torsos from the nose to the upper edge
 _MARGIN = 0.06  # of a garment's height to each side
