@@ -84,9 +84,7 @@ def of_garment(content: bytes, size: tuple[int, int] = SIZE, max_pixels: int = c
     if not found.garment.any():
         return Made({}, {'photograph': _step(pixels)}, [grading.nothing(found)])
     window = _around(found.garment)
-    mask = photograph.cut(np.uint8(255) * found.garment, window, size) >= 128
-    if window.height > len(seen) or window.width > seen.shape[1]:  # beyond the photograph its border was repeated
-        mask &= photograph.cut(np.full(seen.shape[:2], 255, np.uint8), window, size) >= 128
+    mask = photograph.cut(np.uint8(255) * found.garment, window, size, cv2.BORDER_CONSTANT) >= 128
     picture = photograph.cut(seen, window, size)
     soft = cv2.GaussianBlur(mask.astype(np.float32), (0, 0), max(0.5, size[0] / 1024))[..., np.newaxis]
     cloth = np.round(255 + (picture - 255.0) * soft).astype(np.uint8)
