@@ -13,7 +13,7 @@ UPPER_BODY = [0, 1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 18]  # of BODY_25, without hip
 
 
 def encoded(boxes, points, scale, border, anchor=1000, score=4.0):
-    """Encode boxes and points, in pixels of a photograph, as the detector's outputs at two neighbouring anchors each."""
+    """Encode boxes and points, pixels of a photograph, as the detector's outputs at two neighbouring anchors each."""
     values, logits = np.zeros((2254, 12)), np.full(2254, -20.0)
     for number, (box, at) in enumerate(zip(boxes, points)):
         for index in (anchor + 300 * number, anchor + 300 * number + 1):

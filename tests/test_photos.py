@@ -156,7 +156,9 @@ def test_bad_photographs_of_garments_are_reported():
 
     def said(pixels):
         return sentences(making.of_garment(jpeg(pixels), (512, 384)).findings)
-    assert 'cut off at the lower edge' in said(cloth[:300])
+    assert 'cut off at the lower edge' in said(cloth[:260])
+    cut_off = making.of_garment(jpeg(cloth[:260]), (512, 384)).files['cloth_mask']
+    assert not tf.io.decode_png(cut_off)[-20:].numpy().any()  # nothing is repeated below the photograph
     two = np.concatenate([cloth, drawn(50_004)[0]], 1)
     assert 'something beside the garment' in said(two)
     tiles = np.kron(np.indices((64, 48)).sum(0) % 2, np.ones((8, 8)))[..., None] * 120 + 100
@@ -389,6 +391,22 @@ def test_the_command_reports_missing_networks(tmp_path):
     assert 'pose_detection.tflite: not found. Run `python -m pipelines.fetch blazepose`' in done.stderr
     with pytest.raises(UserError, match='--size 100 100: height and width must be 4 to 3'):
         job.Config([me], [me], size=(100, 100))
+
+
+@pytest.mark.slow  # needs the package index, for BlazePose
+def test_a_sentence_for_each_photograph_that_cannot_work(blazepose):
+    net = pose.BlazePose(blazepose)
+    one, other = (sample_people.make_person(1, number, (512, 384)).image for number in (50_005, 50_012))
+
+    def said(pixels):
+        return sentences(making.of_person(jpeg(pixels), net, None, (512, 384)).findings)
+    assert said(one) == ''
+    for turns in (1, 2, 3):
+        assert 'Turn the photograph upright' in said(np.rot90(one, turns))
+    assert 'too dark' in said(one // 6)
+    assert '2 people were found' in said(np.concatenate([one, other], 1))
+    assert said(np.full_like(one, 200)).startswith('No person was found')
+    assert '90 x 120 pixels' in said(cv2.resize(one, (90, 120), interpolation=cv2.INTER_AREA))
 
 
 @pytest.mark.slow  # downloads BlazePose from the package index, and runs all stages of a try-on

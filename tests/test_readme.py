@@ -116,6 +116,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.photos --person people/ --garment garments/ --pairs pairs.txt --parser parsing_atr.onnx --out '
     'mine': 'the same',
     'python -m pipelines.predict --config viton_hd mine/test_pairs.txt': 'the same, with another configuration',
+    'python -m pipelines.serve --parser parsing_lip.onnx':
+        'test_serve_page.py: test_two_photographs_become_a_try_on, with a parser of ours',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 

@@ -15,7 +15,7 @@ from data_prep.photos.parser import ExistingMap, Parser, UnusableMap
 from data_prep.photos.photograph import Window
 
 SIZE = 1024, 768  # default height and width of the images made: VITON-HD's
-_MAX_SIDE = 1600  # longer side, in pixels, at which a garment is segmented
+_MAX_SIDE = 1280  # longer side, in pixels, at which a garment is segmented
 _WINDOW_HEIGHT = 4.5  # torsos: shows a whole person
 _ABOVE_NOSE = 0.45  # torsos from the nose to the window's upper edge
 _MARGIN = 0.06  # on each side of a garment, as a fraction of its height
@@ -86,9 +86,7 @@ def of_garment(content: bytes, size: tuple[int, int] = SIZE, max_pixels: int = c
     if not found.garment.any():
         return Made({}, {'photograph': _step(pixels)}, [grading.no_garment(found)])
     window = _around(found.garment)
-    mask = photograph.cut(np.uint8(255) * found.garment, window, size) >= 128
-    if window.height > len(seen) or window.width > seen.shape[1]:  # outside the photograph its border was repeated
-        mask &= photograph.cut(np.full(seen.shape[:2], 255, np.uint8), window, size) >= 128
+    mask = photograph.cut(np.uint8(255) * found.garment, window, size, cv2.BORDER_CONSTANT) >= 128
     image = photograph.cut(seen, window, size)
     soft = cv2.GaussianBlur(mask.astype(np.float32), (0, 0), max(0.5, size[0] / 1024))[..., np.newaxis]
     cloth = np.round(255 + (image - 255.0) * soft).astype(np.uint8)

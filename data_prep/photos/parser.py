@@ -78,9 +78,9 @@ class Parser:
         options.intra_op_num_threads = 1  # a fixed order of sums, so the same photograph always gives the same labels
         options.log_severity_level = 4
         try:
-            # From bytes, so that an ONNX file with external weights cannot open other files.
-            content = files.read(path, 0, -1)
-            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'])
+            content = files.read(path, 0, -1)  # bytes, so that external weights cannot open other files
+            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'],
+                                                     enable_fallback=0)  # else it prints, and tries the same again
         except Exception as error:  # onnxruntime's exceptions have no common base class
             reason = ' '.join(str(error).split())[:200]
             raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error
@@ -104,22 +104,38 @@ class Parser:
         return inputs[0].name, [each.name for each in outputs if each.shape[1] == count][-1], count
 
     def parse(self, pixels: np.ndarray) -> np.ndarray:
-        """Return the labels of an image, uint8 [h, w, 3], as uint8 [h, w], indices in `person.LABELS`."""
+        """Return the labels of an image, uint8 [h, w, 3], as uint8 [h, w], indices in `person.LABELS`.
+
+        Raises:
+          UserError: onnxruntime cannot run the file.
+        """
         size = [side if isinstance(side, int) else _SIDE[self.name] for side in self._net.get_inputs()[0].shape[2:]]
-        height, width = pixels.shape[:2]
-        scale = min(size[0] / height, size[1] / width)
-        small = cv2.resize(pixels, (max(1, round(width * scale)), max(1, round(height * scale))),
-                           interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top, left = ((whole - part) // 2 for whole, part in zip(size, small.shape))
-        padded = np.zeros((*size, 3), np.uint8)
-        padded[top:top + len(small), left:left + small.shape[1]] = small
-        inputs = ((padded[..., ::-1] / np.float32(255) - _MEAN) / _STDDEV).transpose(2, 0, 1)[np.newaxis]
-        scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
+        shown, (top, left), part = _fitted(pixels, size)
+        inputs = ((shown[..., ::-1] / np.float32(255) - _MEAN) / _STDDEV).transpose(2, 0, 1)[np.newaxis]
+        try:
+            scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
+        except Exception as error:  # as above
+            reason = ' '.join(str(error).split())[:200]
+            raise UserError(f'--parser {self._path}: onnxruntime cannot run it ({reason}). Export it again.'
+                            ) from error
         # Map each pixel of the image into the scores, whose corners are aligned to those of the padded input.
-        steps = [(cells - 1) / max(1, whole - 1) for cells, whole in zip(scores.shape[1:], size)]
-        shrink = [len(small) / height, small.shape[1] / width]
-        offset = [(shrink[axis] / 2 - 0.5 + border) * steps[axis] for axis, border in ((0, top), (1, left))]
-        matrix = np.array([[shrink[1] * steps[1], 0, offset[1]], [0, shrink[0] * steps[0], offset[0]]])
+        height, width = pixels.shape[:2]
+        step_y, step_x = ((cells - 1) / max(1, whole - 1) for cells, whole in zip(scores.shape[1:], size))
+        y, x = part[0] / height, part[1] / width
+        matrix = np.array([[x * step_x, 0, (x / 2 - 0.5 + left) * step_x],
+                           [0, y * step_y, (y / 2 - 0.5 + top) * step_y]])
         resized = [cv2.warpAffine(each, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
                                   borderMode=cv2.BORDER_REPLICATE) for each in scores]
         return self._table[np.argmax(resized, 0)]
+
+
+def _fitted(pixels: np.ndarray, size: list[int]) -> tuple[np.ndarray, tuple[int, int], tuple[int, int]]:
+    """Centre an image on black: uint8 [*size, 3], its top and left border, and the size of the image there."""
+    height, width = pixels.shape[:2]
+    scale = min(size[0] / height, size[1] / width)
+    part = max(1, round(height * scale)), max(1, round(width * scale))
+    top, left = (size[0] - part[0]) // 2, (size[1] - part[1]) // 2
+    shown = np.zeros((*size, 3), np.uint8)
+    shown[top:top + part[0], left:left + part[1]] = cv2.resize(
+        pixels, part[::-1], interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+    return shown, (top, left), part

@@ -64,15 +64,14 @@ def fit_window(centre: float, top: float, tall: float, height: int, width: int) 
     return Window(left, int(np.clip(round(top), 0, max(0, height - rows))), rows, columns)
 
 
-def cut(pixels: np.ndarray, window: Window, size: tuple[int, int]) -> np.ndarray:
-    """Cut a window out of a photograph or mask and resize it; outside the photograph its border is repeated."""
+def cut(pixels: np.ndarray, window: Window, size: tuple[int, int], beyond: int = cv2.BORDER_REPLICATE) -> np.ndarray:
+    """Cut a window out of a photograph or mask and resize it; `beyond` is OpenCV's border mode outside of it."""
     height, width = pixels.shape[:2]
-    before, after = (max(0, -window.top), max(0, -window.left)), (
-        max(0, window.top + window.height - height), max(0, window.left + window.width - width))
-    if any(before + after):
-        pixels = cv2.copyMakeBorder(pixels, before[0], after[0], before[1], after[1], cv2.BORDER_REPLICATE)
-    top, left = window.top + before[0], window.left + before[1]
-    part = pixels[top:top + window.height, left:left + window.width]
+    above, left = max(0, -window.top), max(0, -window.left)
+    below, right = max(0, window.top + window.height - height), max(0, window.left + window.width - width)
+    if above or below or left or right:
+        pixels = cv2.copyMakeBorder(pixels, above, below, left, right, beyond)
+    part = pixels[window.top + above:, window.left + left:][:window.height, :window.width]
     if part.shape[:2] == tuple(size):
         return part
     return cv2.resize(part, size[::-1], interpolation=cv2.INTER_AREA if size[0] < window.height else cv2.INTER_CUBIC)

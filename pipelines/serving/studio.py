@@ -23,7 +23,7 @@ class Studio:
         self._lock = threading.Lock()
 
     def make(self, kind: str, content: bytes, size: tuple[int, int], max_pixels: int) -> making.Made:
-        """Make the files from a photograph of a `person` or a `garment`, in about a second and 0.5 GB of memory."""
+        """Make the files from a photograph of a `person` or a `garment`; 12 megapixels take 2 s of CPU and 0.35 GB."""
         with self._lock:
             if kind == 'person':
                 return making.of_person(content, self._blazepose, self._parser, size, max_pixels)
