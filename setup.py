@@ -1,8 +1,8 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
-The core requirement is what Beam workers need; training, the gate and serving are the extra `train`, `ctranslate2` is
-what `export --to ctranslate2` needs besides, and `photos` what `photos --parser` does; `browser`, beside `test`, drives
-the page of `pipelines.serve`; `bench` are the peers of `make bench`.
+The core requirement is what Beam workers need; training, the gate and serving are the extra `train`. `ctranslate2` adds
+what `export --to ctranslate2` needs, and `photos` what `photos --parser` needs; `browser`, beside `test`, drives the
+page of `pipelines.serve`; `bench` are the peers of `make bench`.
 """
 import sys
 
@@ -17,7 +17,7 @@ CORE = [
     'babel>=2.14',
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
-    'opencv-python-headless>=4.8,<5',  # draws people, cuts out garments
+    'opencv-python-headless>=4.8,<5',  # draws people, segments garments
     'scipy>=1.11,<2',  # ILSVRC's meta.mat
     'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources

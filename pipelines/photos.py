@@ -1,13 +1,13 @@
-"""Makes a try-on folder of your own photographs, and says what looks wrong in them.
+"""Make a try-on folder from your own photographs, and report what looks wrong in them.
 
     python -m pipelines.fetch blazepose
     python -m pipelines.photos --person me.jpg --garment shirt.jpg --parser parsing_lip.onnx --out mine
     python -m pipelines.photos --person people/ --garment garments/ --pairs pairs.txt --parser parsing_atr.onnx
     python -m pipelines.predict --config viton_hd mine/test_pairs.txt
 
-Photographs are turned upright and cut to 3:4. The pose is BlazePose's, the parse map that of an ONNX file of yours, and
-a garment's mask is cut out of a plain ground. `photos.html` in the folder shows each step, and what to do better.
-Flags that are not listed are Beam's, as `--runner DataflowRunner`.
+Photographs are rotated upright and cropped to 3:4. BlazePose estimates poses, your ONNX file makes parse maps, and
+garments are segmented from a plain background. `photos.html` in the folder shows every step, the problems found and
+their remedies. Other flags are passed to Beam, for example `--runner DataflowRunner`.
 """
 import argparse
 import os
@@ -18,10 +18,13 @@ from pipelines.core import cli
 
 
 def run(people: list[str], garments: list[str], out: str, argv: list[str], **settings) -> bool:
-    """Makes the folder and its page. Returns whether a try-on can be made of it.
+    """Make the folder and its page; return whether it has both a person and a garment that try-on can use.
 
     Args:
-      settings: of `job.Config`.
+      people, garments: photographs, or folders of them.
+      out: the folder to make.
+      argv: Beam's flags.
+      settings: the other fields of `job.Config`.
 
     Raises:
       UserError: as `job.run`.
@@ -35,45 +38,45 @@ def run(people: list[str], garments: list[str], out: str, argv: list[str], **set
     page = photo_page.write(rows, out)
     pairs = os.path.join(out, folder.PAIRS)
     complete = [[row.complete for row in rows if row.kind == kind] for kind in folder.KINDS]
-    (people_made, people_read), (garments_made, garments_read) = ((sum(each), len(each)) for each in complete)
-    print(f'photos: {people_made:,} of {people_read:,} people and {garments_made:,} of {garments_read:,} garments '
+    (usable_people, all_people), (usable_garments, all_garments) = ((sum(each), len(each)) for each in complete)
+    print(f'photos: {usable_people:,} of {all_people:,} people and {usable_garments:,} of {all_garments:,} garments '
           f'can be used; {page} shows them.', flush=True)
-    if people_made and garments_made:
+    if usable_people and usable_garments:
         print(f'Next: python -m pipelines.predict --config viton_hd {pairs}', flush=True)
-    return bool(people_made and garments_made)
+    return bool(usable_people and usable_garments)
 
 
 def main(argv: list[str] | None = None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.photos', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('--person', nargs='+', required=True, metavar='FILE',
-                       help='photographs of people, or folders')
+                       help='photographs of people, or folders of them')
     flags.add_argument('--garment', nargs='+', required=True, metavar='FILE',
-                       help='photographs of garments, or folders')
+                       help='photographs of garments, or folders of them')
     flags.add_argument('--pairs', metavar='FILE', default='',
-                       help='a text of `person garment` a line (default: each person with each garment)')
+                       help='text file with one `person garment` per line (default: each person with each garment)')
     flags.add_argument('--parser', metavar='FILE', default='',
-                       help='an ONNX file of a human parser (default: parse maps that are in DIR/image-parse)')
+                       help='ONNX file of a human parser (default: use the parse maps in DIR/image-parse)')
     flags.add_argument('--parser_labels', metavar='NAME', default='',
-                       help="the parser's label map: lip, atr or cihp (default: lip of 20 labels, atr of 18)")
+                       help="the parser's label map: lip, atr or cihp (default: lip for 20 labels, atr for 18)")
     flags.add_argument('--blazepose', metavar='DIR', default='weights/blazepose',
-                       help='where BlazePose is (default: weights/blazepose)')
+                       help='folder of BlazePose (default: weights/blazepose)')
     flags.add_argument('--size', nargs=2, type=cli.positive, metavar=('HEIGHT', 'WIDTH'), default=(1024, 768),
-                       help='of the pictures that are made, 4 to 3 (default: 1024 768)')
-    flags.add_argument('--out', metavar='DIR', default='photos', help='the folder that is made (default: photos)')
+                       help='size of the images made, 4 to 3 (default: 1024 768)')
+    flags.add_argument('--out', metavar='DIR', default='photos', help='folder to write (default: photos)')
     args, rest = flags.parse_known_args(argv)
 
     def work() -> None:
         cli.quiet_libraries()
-        given = rest
-        if given:
+        beam = rest
+        if beam:
             from pipelines.engines import beam_flags
-            given = beam_flags.check(given, args.out, set(vars(args)))
-        made = run(args.person, args.garment, args.out, given, pairs=args.pairs, parser=args.parser,
-                   parser_labels=args.parser_labels, blazepose=args.blazepose, size=tuple(args.size))
-        if not made:
-            raise UserError(f'{args.out}: no try-on can be made of these photographs; what is missing is above and in '
-                            f'{args.out}/photos.html.')
+            beam = beam_flags.check(beam, args.out, set(vars(args)))
+        usable = run(args.person, args.garment, args.out, beam, pairs=args.pairs, parser=args.parser,
+                     parser_labels=args.parser_labels, blazepose=args.blazepose, size=tuple(args.size))
+        if not usable:
+            raise UserError(f'{args.out}: try-on needs at least one usable person and one usable garment. Follow the '
+                            f'remedies above, which are also in {args.out}/photos.html.')
     cli.run_command(work)
 
 

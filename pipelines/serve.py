@@ -110,7 +110,7 @@ def _destination(name: str, runs: str) -> str:
 
 
 def _studio(args: argparse.Namespace):
-    """What makes samples of photographs; None without a parser."""
+    """Return the `Studio` that makes samples from photographs; None without a parser."""
     if not args.parser:
         return None
     from pipelines.serving.studio import Studio

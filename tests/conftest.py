@@ -75,7 +75,7 @@ def destination(tmp_path):
 
 @pytest.fixture(scope='session')
 def blazepose(tmp_path_factory) -> str:
-    """A folder with BlazePose's networks, out of the package index, however pip reaches it here."""
+    """Fetch BlazePose's networks into a folder, through pip's configured package index."""
     def make(folder):
         done = subprocess.run([sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps', '--dest', str(folder),
                                'mediapipe==0.10.21'], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Poses from photographs: BlazePose's geometry, inverted and in closed form, and a recorded answer of its networks."""
+"""Poses from photographs: BlazePose's geometry inverted and in closed form, and recorded outputs of its networks."""
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,11 +9,11 @@ from data_prep.photos import detector, landmarks, pose
 from data_prep.photos.detector import Region
 from support import record_pose
 
-UPPER_BODY = [0, 1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 18]  # of BODY_25; the hips of made people are lower than people's
+UPPER_BODY = [0, 1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 18]  # of BODY_25, without hips, which drawn people have higher
 
 
 def encoded(boxes, points, scale, border, anchor=1000, score=4.0):
-    """The detector's outputs for boxes and points in pixels of a photograph, each at one anchor and its neighbour."""
+    """Encode boxes and points, pixels of a photograph, as the detector's outputs at two neighbouring anchors each."""
     values, logits = np.zeros((2254, 12)), np.full(2254, -20.0)
     for number, (box, at) in enumerate(zip(boxes, points)):
         for index in (anchor + 300 * number, anchor + 300 * number + 1):
@@ -26,14 +26,14 @@ def encoded(boxes, points, scale, border, anchor=1000, score=4.0):
 
 
 def dot(height, width, x, y):
-    """A bright spot on black, so wide that it can be found to a hundredth of a pixel."""
+    """Draw a bright spot on black, wide enough to locate to a hundredth of a pixel."""
     rows, columns = np.mgrid[:height, :width]
     spot = 250 * np.exp(-((columns - x) ** 2 + (rows - y) ** 2) / (2 * 6 ** 2))
     return np.repeat(spot[..., np.newaxis], 3, 2).round().astype(np.uint8)
 
 
-def middle_of(picture):
-    weights = picture[..., 0] - picture.min()
+def middle_of(image):
+    weights = image[..., 0] - image.min()
     rows, columns = np.indices(weights.shape)
     return np.array([np.average(columns, weights=weights), np.average(rows, weights=weights)])
 
@@ -79,25 +79,25 @@ def test_a_region_spans_the_circle_and_turns_with_the_body():
         points = np.array([(50., 60), (50 + dx, 60 + dy), (0, 0), (0, 0)])
         return detector.Detection(1, np.zeros(4), points).region()
     assert region(0, -40) == (50, 60, 100, 0)
-    assert region(40, 0).turned == pytest.approx(np.pi / 2) and region(-30, -40).side == pytest.approx(125)
-    assert abs(region(0, 40).turned) == pytest.approx(np.pi)
+    assert region(40, 0).rotation == pytest.approx(np.pi / 2) and region(-30, -40).side == pytest.approx(125)
+    assert abs(region(0, 40).rotation) == pytest.approx(np.pi)
 
 
 @pytest.mark.parametrize('region', [Region(150, 120, 200, 0), Region(140, 130, 500, 0.7), Region(160, 110, 256, -2.5)])
-def test_what_is_seen_in_a_region_is_found_on_the_photograph(region):
+def test_a_spot_in_a_region_is_located_on_the_photograph(region):
     place = np.array([165.3, 118.7])
     seen = middle_of(landmarks.crop(dot(256, 320, *place), region)) + 0.5
     values = np.zeros((39, 5))
     values[:, :2] = seen
     found = landmarks.decode(values.ravel(), 1, np.full((64, 64, 39), -9.0), region)
-    np.testing.assert_allclose(found.places, np.tile(place, (39, 1)), atol=0.25)
+    np.testing.assert_allclose(found.positions, np.tile(place, (39, 1)), atol=0.25)
     np.testing.assert_allclose(found.confidence, 0.25)
 
 
-def test_heatmaps_move_what_they_are_sure_of():
+def test_confident_heatmaps_move_landmarks():
     places, heat = np.full((39, 2), 0.5), np.full((64, 64, 39), -12.0)
-    heat[30, 34, 0] = heat[31, 34, 0] = 12  # near, sure
-    heat[30, 34, 1] = -0.1  # near, unsure
+    heat[30, 34, 0] = heat[31, 34, 0] = 12  # near, confident
+    heat[30, 34, 1] = -0.1  # near, below the threshold
     heat[10, 10, 2] = 12  # far
     places[3] = (1.2, 0.5)
     heat[:, :, 3] = 12
@@ -132,21 +132,21 @@ def test_landmarks_become_openpose_points():
     np.testing.assert_allclose(read, expected, atol=1e-3)
 
 
-def test_points_that_cannot_be_seen_are_zero():
+def test_invisible_points_are_zero():
     points = np.zeros((25, 3)) + [10, 20, 0.9]
     points[3, 0], points[4, 1], points[6, 2], points[7, :2] = -0.1, 63.1, 0.09, (47, 63)
     seen = pose.Pose(points, np.zeros(2), 0, 1).seen(64, 48)
     assert not seen[[3, 4, 6]].any() and seen[[0, 7], 2].all()
 
 
-def test_a_recorded_person_is_found_where_it_was_drawn():
-    """What BlazePose answered about a made person, without its networks."""
-    answer = record_pose.answers()
+def test_a_recorded_person_is_located_where_drawn():
+    """Decodes recorded outputs of BlazePose for a drawn person; needs no networks."""
+    outputs = record_pose.recorded()
     truth = sample_people.make_person(record_pose.SEED, record_pose.NUMBER, record_pose.SIZE)
     _, scale, border = detector.letterbox(truth.image)
-    [found] = detector.decode(answer['values'], answer['logits'], scale, border)
-    assert found.score > 0.7 and abs(found.region().turned) < 0.3
-    points = pose.body_25(landmarks.decode(answer['landmarks'], float(answer['presence'][0]), answer['heat'],
+    [found] = detector.decode(outputs['values'], outputs['logits'], scale, border)
+    assert found.score > 0.7 and abs(found.region().rotation) < 0.3
+    points = pose.body_25(landmarks.decode(outputs['landmarks'], float(outputs['presence'][0]), outputs['heat'],
                                            found.region()))
     shown = [point for point in UPPER_BODY if truth.points[point, 2]]
     wide = np.linalg.norm(truth.points[2, :2] - truth.points[5, :2])
@@ -154,7 +154,7 @@ def test_a_recorded_person_is_found_where_it_was_drawn():
     assert len(shown) >= 9 and np.median(away) < 0.07 and away.max() < 0.15
 
 
-def test_other_models_are_refused(tmp_path):
+def test_missing_and_foreign_networks_are_refused(tmp_path):
     with pytest.raises(UserError, match='pose_detection.tflite: not found. Run `python -m pipelines.fetch blazepose`'):
         pose.BlazePose(str(tmp_path))
     for file, _ in pose.FILES.values():
@@ -163,18 +163,17 @@ def test_other_models_are_refused(tmp_path):
         pose.BlazePose(str(tmp_path))
 
 
-@pytest.mark.slow  # needs the package index: BlazePose's networks, 9 MB, are no part of Landmark
-def test_joints_of_made_people_lie_where_they_were_drawn(blazepose):
+@pytest.mark.slow  # downloads BlazePose's networks, 9 MB, which are not part of Landmark, from the package index
+def test_joints_of_drawn_people_are_located_where_drawn(blazepose):
     net, away = pose.BlazePose(blazepose), []
     for number in range(50_000, 50_012):
         truth = sample_people.make_person(1, number, (512, 384))
         [found] = net.people(truth.image)
-        assert abs(found.turned) < 0.3 and found.score > 0.5
+        assert abs(found.rotation) < 0.3 and found.score > 0.5
         shown = [point for point in UPPER_BODY if truth.points[point, 2]]
         wide = np.linalg.norm(truth.points[2, :2] - truth.points[5, :2])
         away += (np.linalg.norm(found.points[shown, :2] - truth.points[shown, :2], axis=1) / wide).tolist()
     assert np.median(away) < 0.07 and np.quantile(away, 0.9) < 0.13
-    made = record_pose.record(blazepose)
-    kept = record_pose.answers()
-    np.testing.assert_allclose(made['landmarks'], kept['landmarks'], atol=0.1)
+    again, recorded = record_pose.record(blazepose), record_pose.recorded()
+    np.testing.assert_allclose(again['landmarks'], recorded['landmarks'], atol=0.1)
     assert net.people(np.full((256, 192, 3), 200, np.uint8)) == []

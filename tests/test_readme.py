@@ -114,10 +114,12 @@ ELSEWHERE = {  # command -> the test that runs it
         'test_tryon_pipeline.py: test_predict_writes_a_picture_a_pair_a_table_and_a_sheet',
     'python -m pipelines.fetch blazepose': 'conftest.py: blazepose, for the slow tests of test_photos.py',
     'python -m pipelines.photos --person me.jpg --garment shirt.jpg --parser parsing_lip.onnx --out mine':
-        'test_photos.py: test_photographs_of_made_people_become_a_try_on, with a parser of ours',
+        'test_photos.py: test_photographs_of_drawn_people_become_a_try_on, with the parser of the tests',
     'python -m pipelines.photos --person people/ --garment garments/ --pairs pairs.txt --parser parsing_atr.onnx --out '
     'mine': 'the same',
     'python -m pipelines.predict --config viton_hd mine/test_pairs.txt': 'the same, with another configuration',
+    'python -m pipelines.serve --parser parsing_lip.onnx':
+        'test_serve_page.py: test_two_photographs_become_a_try_on, with a parser of ours',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 

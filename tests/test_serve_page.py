@@ -126,7 +126,7 @@ def test_photographs_need_a_parser(server):
     assert status == 400 and 'started without --parser' in found['error']
 
 
-@pytest.mark.slow  # needs the package index: BlazePose is no part of Landmark
+@pytest.mark.slow  # downloads BlazePose, which is not part of Landmark, from the package index
 def test_two_photographs_become_a_try_on(destinations, blazepose):
     made = sample_people.make_person(1, 50_005, (320, 240))
     person, garment = (tf.io.encode_jpeg(pixels).numpy() for pixels in (made.image, made.cloth))
@@ -137,7 +137,7 @@ def test_two_photographs_become_a_try_on(destinations, blazepose):
             status, found[kind] = act(server, 'try_on', 'photograph', {
                 'kind': kind, 'photograph': base64.b64encode(content).decode()})
             assert status == 200 and found[kind]['findings'] == []
-        assert [*found['person']['steps']] == ['photograph', 'pose', 'parse', 'what is kept']
+        assert [*found['person']['steps']] == ['photograph', 'pose', 'parse', 'agnostic']
         files = {kind: answer['files'] for kind, answer in found.items()}
         assert {*files['person']} == {'image', 'parse', 'pose_json'} and {*files['garment']} == {'cloth', 'cloth_mask'}
         assert tf.io.decode_image(base64.b64decode(files['person']['image'])).shape == [128, 96, 3]

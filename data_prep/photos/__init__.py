@@ -1,1 +1,1 @@
-"""Photographs of people and of garments -> what a try-on sample is made of."""
+"""Make try-on samples from photographs of people and garments."""

@@ -1,55 +1,55 @@
-"""A garment's mask from a photograph on a plain ground: what differs from the ground, and GrabCut along its outline.
+"""Segment a garment on a plain background: colour difference first, then GrabCut along the outline.
 
-Rother, Kolmogorov, Blake 2004, GrabCut, as OpenCV has it. A white garment on a white ground differs from it by little,
-and what JPEG writes around the outline of a dark one by as much: the latter is narrow, and only that is left out.
+GrabCut is OpenCV's (Rother, Kolmogorov, Blake 2004). A white garment differs from a white background as little as JPEG
+artifacts around the outline of a dark garment do. The artifacts are narrow, so only narrow differences are dropped.
 """
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-# Differences in CIELAB, where 2.3 is what one just sees. What differs by the first is garment unless it is as narrow as
-# JPEG's blocks are blurred, by the second anyhow; both are widened to what the ground differs from a plane itself.
+# Distances in CIELAB, where 2.3 is just noticeable. Above WEAK a pixel is garment unless the region is narrower than
+# JPEG's artifacts; above STRONG it is always garment. Both are at least _NOISE times the background's own noise.
 WEAK, STRONG, _NOISE = 1.5, 6.0, 3.0
-_BLUR = 2  # pixels
-_ROUNDS = 5  # of GrabCut
-_OUTLINE = 3 / 256  # of the height to each side, in which GrabCut decides
-_FITS = 3  # of the ground, each without what differed from the one before
+_ARTIFACT_RADIUS = 2  # pixels
+_GRABCUT_ITERATIONS = 5
+_OUTLINE = 3 / 256  # band on each side of the outline in which GrabCut decides, as a fraction of the height
+_PLANE_FITS = 3  # fits of the background plane, each without the outliers of the previous one
 
 
 class Mask(NamedTuple):
-    """Where a garment is, and how sure that is.
+    """Mask of a garment, with measures of how reliable it is.
 
     Attributes:
       garment: bool [h, w].
-      ground: by how much the border of the photograph differs from a plane of colour, in CIELAB.
-      contrast: the garment's median difference from the ground, in CIELAB.
-      rest: how much else differs from the ground, as a part of the garment's area.
+      noise: median distance of the photograph's border from the background plane, in CIELAB.
+      contrast: median distance of the garment from the background plane, in CIELAB.
+      rest: area of everything else that differs from the background, as a fraction of the garment's area.
     """
     garment: np.ndarray
-    ground: float
+    noise: float
     contrast: float
     rest: float
 
 
 def mask(pixels: np.ndarray) -> Mask:
-    """uint8 [h, w, 3] -> the largest thing that is not ground, without its holes; nothing if there is only ground."""
-    difference, ground = _difference(pixels)
-    found = _grown(difference, ground, max(1, round(len(pixels) / 256)))
+    """Segment the largest object, uint8 [h, w, 3]; its holes are filled. The mask is empty if there is no object."""
+    difference, noise = _difference(pixels)
+    found = _regions(difference, noise, max(1, round(len(pixels) / 256)))
     count, parts, statistics, _ = cv2.connectedComponentsWithStats(found)
     if count < 2:
-        return Mask(found > 0, ground, 0, 0)
+        return Mask(found > 0, noise, 0, 0)
     areas = statistics[1:, cv2.CC_STAT_AREA]
     largest = _filled(parts == 1 + np.argmax(areas))
     garment = _cut_out(pixels, largest, max(1, round(_OUTLINE * len(pixels))))
     contrast = float(np.median(difference[garment])) if garment.any() else 0
-    return Mask(garment, ground, contrast, float((areas.sum() - areas.max()) / areas.max()))
+    return Mask(garment, noise, contrast, float((areas.sum() - areas.max()) / areas.max()))
 
 
 def _difference(pixels: np.ndarray) -> tuple[np.ndarray, float]:
-    """How far each pixel is from the ground's colour, float32 [h, w], and the border's median distance.
+    """Return each pixel's distance from the background, float32 [h, w], and the border's median distance.
 
-    The ground is a plane fitted to the border, as light falls off from one side to the other.
+    The background is a plane of colour fitted to the border, since light falls off from one side to the other.
     """
     colours = cv2.cvtColor(pixels.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
     height, width = pixels.shape[:2]
@@ -58,31 +58,31 @@ def _difference(pixels: np.ndarray) -> tuple[np.ndarray, float]:
     border = np.ones((height, width), bool)
     border[1:-1, 1:-1] = False
     at, seen = places[border], colours[border]
-    ground, kept = 0.0, np.ones(len(at), bool)
-    for _ in range(_FITS):
+    noise, kept = 0.0, np.ones(len(at), bool)
+    for _ in range(_PLANE_FITS):
         plane = np.linalg.lstsq(at[kept], seen[kept], rcond=None)[0]
         away = np.linalg.norm(seen - at @ plane, axis=1)
-        ground = float(np.median(away))
-        kept = away <= max(WEAK, _NOISE * ground)
-    return np.linalg.norm(colours - places @ plane, axis=-1), ground
+        noise = float(np.median(away))
+        kept = away <= max(WEAK, _NOISE * noise)
+    return np.linalg.norm(colours - places @ plane, axis=-1), noise
 
 
-def _grown(difference: np.ndarray, ground: float, gap: int) -> np.ndarray:
-    """What is certainly garment by its colour, uint8 [h, w], with gaps of so many pixels closed."""
-    weak, strong = (np.uint8(difference > max(level, _NOISE * ground)) for level in (WEAK, STRONG))
-    wide = cv2.morphologyEx(weak & ~strong & 1, cv2.MORPH_OPEN, _disc(_BLUR))
+def _regions(difference: np.ndarray, noise: float, gap: int) -> np.ndarray:
+    """Return regions that differ from the background, uint8 [h, w]; gaps of up to `gap` pixels are closed."""
+    weak, strong = (np.uint8(difference > max(level, _NOISE * noise)) for level in (WEAK, STRONG))
+    wide = cv2.morphologyEx(weak & ~strong & 1, cv2.MORPH_OPEN, _disc(_ARTIFACT_RADIUS))
     return cv2.morphologyEx(strong | wide, cv2.MORPH_CLOSE, _disc(gap))
 
 
 def _cut_out(pixels: np.ndarray, region: np.ndarray, reach: int) -> np.ndarray:
-    """A region, uint8 [h, w], with its outline moved by GrabCut: bool [h, w]."""
+    """Refine the outline of a region, uint8 [h, w], by GrabCut: bool [h, w]."""
     around, inside = cv2.dilate(region, _disc(reach)), cv2.erode(region, _disc(reach))
     guess = np.where(around, np.where(region, cv2.GC_PR_FGD, cv2.GC_PR_BGD), cv2.GC_BGD).astype(np.uint8)
     guess[inside > 0] = cv2.GC_FGD
-    if not (guess != cv2.GC_BGD).all() and inside.any():  # else one side has no colours to learn from
-        cv2.setRNGSeed(0)  # its colour clusters begin at random places
-        cv2.grabCut(np.ascontiguousarray(pixels), guess, None, np.zeros((1, 65)), np.zeros((1, 65)), _ROUNDS,
-                    cv2.GC_INIT_WITH_MASK)
+    if not (guess != cv2.GC_BGD).all() and inside.any():  # otherwise one side has no colours to fit
+        cv2.setRNGSeed(0)  # GrabCut initialises its colour clusters at random
+        cv2.grabCut(np.ascontiguousarray(pixels), guess, None, np.zeros((1, 65)), np.zeros((1, 65)),
+                    _GRABCUT_ITERATIONS, cv2.GC_INIT_WITH_MASK)
     return (guess == cv2.GC_FGD) | (guess == cv2.GC_PR_FGD)
 
 

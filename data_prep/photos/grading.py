@@ -1,4 +1,4 @@
-"""What looks wrong in a photograph and in what was made of it, and what to do about it: a sentence each."""
+"""Find problems in photographs and in the results made from them; each finding says what to do."""
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,30 +10,30 @@ from data_prep.photos.garment import Mask
 from data_prep.photos.photograph import Window
 from data_prep.photos.pose import MIDDLE_HIP, NECK, Pose
 
-_DARK, _BRIGHTEST = 40, 98  # lightness in CIELAB below which the brightest two percent of a photograph are dark
-_UPRIGHT = np.radians(25)
-_SHOWN = 0.6  # of the height that is made, below which a photograph shows too little
-_SEATED = 0.5  # of the torso: who stands has the knees further below the hips; 0.8 is usual
-_SIDEWAYS = 0.45  # shoulder widths to a torso; 0.6 to 0.8 from the front
-_SURE = 0.3  # confidence of a point that others are compared with
-_OUTSIDE = 0.15  # of the sure points that may lie where the parse map has nobody
-_LEAST_TOP, _LEAST_GARMENT, _MOST_GARMENT = 0.01, 0.05, 0.95  # of a picture
-_CUT_OFF = 0.1  # of an edge of the photograph, that a sleeve which ends there takes
-_GROUND = 4.0  # difference in CIELAB from a plane of colour; a studio's is 0.2
-_FAINT = 8.0  # difference in CIELAB between a garment and its ground
-_REST = 0.1  # of the garment's area
+_MIN_LIGHTNESS, _PERCENTILE = 40, 98  # a photograph is dark if this percentile of CIELAB's lightness is lower
+_MAX_LEAN = np.radians(25)
+_MIN_RESOLUTION = 0.6  # height of the part that is used / height of the image made from it
+_SEATED = 0.5  # knee below hip / torso: lower for seated people; 0.8 is usual for standing ones
+_SIDEWAYS = 0.45  # shoulder width / torso: lower from the side; 0.6 to 0.8 from the front
+_MIN_CONFIDENCE = 0.3  # of a point that is compared with others
+_MAX_OUTSIDE = 0.15  # fraction of confident points on the parse map's background
+_MIN_TOP, _MIN_GARMENT, _MAX_GARMENT = 0.01, 0.05, 0.95  # fractions of an image
+_CUT_OFF = 0.1  # fraction of the photograph's edge that is garment; a sleeve that ends there covers as much
+_MAX_NOISE = 4.0  # distance of the background from a plane of colour, in CIELAB; a studio's is 0.2
+_FAINT = 8.0  # distance between garment and background, in CIELAB
+_MAX_REST = 0.1  # area of other objects, as a fraction of the garment's
 _SHOULDERS, _HIPS, _KNEES = [2, 5], [9, 12], [10, 13]
 _ARMS = {'right': (3, 4), 'left': (6, 7)}  # elbow and wrist
 _TOPS = [person.LABELS.index(name) for name in ('upper', 'dress', 'coat')]
 
 
 class Finding(NamedTuple):
-    """Something that looks wrong.
+    """A problem in a photograph or its results.
 
     Attributes:
       step: photograph, pose, parse, mask or sample.
-      wrong: the result cannot be used, or will look wrong for certain; else it may.
-      sentence: what it is and what to do.
+      wrong: True if the result cannot be used or is certain to look wrong; False if it may look wrong.
+      sentence: the problem and its remedy.
     """
     step: str
     wrong: bool
@@ -41,80 +41,84 @@ class Finding(NamedTuple):
 
 
 def nobody(pixels: np.ndarray) -> Iterator[Finding]:
-    """Looks at a photograph in which no person was found."""
+    """Grade a photograph in which no person was found."""
     yield from _dark(pixels)
     yield Finding('photograph', True, 'No person was found. Use a photograph of one person from the front, with head, '
                   'shoulders and hips.')
 
 
 def photograph(pixels: np.ndarray, people: list[Pose], window: Window, height: int) -> Iterator[Finding]:
-    """Looks at a photograph, of which a window becomes a picture `height` pixels high."""
+    """Grade a photograph from which a window becomes an image of `height` pixels."""
     if len(people) > 1:
-        yield Finding('photograph', True, f'{len(people)} people were found, and the largest was taken. Cut the '
-                      'photograph so that it shows one.')
+        yield Finding('photograph', True, f'{len(people)} people were found; the largest is used. Crop the '
+                      'photograph to one person.')
     yield from _dark(pixels)
-    if abs(people[0].turned) > _UPRIGHT:
-        yield Finding('photograph', True, f'The person leans by {abs(np.degrees(people[0].turned)):.0f} degrees. Turn '
-                      'the photograph upright.')
+    if abs(people[0].rotation) > _MAX_LEAN:
+        yield Finding('photograph', True, f'The person leans by {abs(np.degrees(people[0].rotation)):.0f} degrees. '
+                      'Rotate the photograph upright.')
     yield from _small('photograph', window, height)
 
 
 def _dark(pixels: np.ndarray) -> Iterator[Finding]:
     levels = cv2.cvtColor(cv2.resize(pixels, (96, 128), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2LAB)[..., 0]
-    if np.percentile(levels, _BRIGHTEST) * 100 / 255 < _DARK:
-        yield Finding('photograph', True, 'It is too dark to tell a garment from its shadows. Take it in light from '
-                      'the front.')
+    if np.percentile(levels, _PERCENTILE) * 100 / 255 < _MIN_LIGHTNESS:
+        yield Finding('photograph', True, 'The photograph is too dark to separate a garment from shadows. Take it '
+                      'with light from the front.')
 
 
 def _small(step: str, window: Window, height: int) -> Iterator[Finding]:
-    if window.height < _SHOWN * height:
-        yield Finding(step, False, f'The part that is used has {window.width} x {window.height} pixels, and '
-                      f'{height * 3 // 4} x {height} are made of it. Take a larger photograph.')
+    if window.height < _MIN_RESOLUTION * height:
+        yield Finding(step, False, f'The part that is used has {window.width} x {window.height} pixels and is '
+                      f'enlarged to {height * 3 // 4} x {height}. Use a larger photograph.')
 
 
 def pose(whole: Pose, seen: np.ndarray) -> Iterator[Finding]:
-    """Looks at a pose: all of it, and the points [25, 3] that can be seen in the picture."""
+    """Grade a pose, given all its points and those visible in the image, `seen` [25, 3]."""
     torso = np.linalg.norm(whole.points[NECK, :2] - whole.points[MIDDLE_HIP, :2])
     if not seen[[NECK, *_SHOULDERS], 2].all():
-        yield Finding('pose', True, 'A shoulder cannot be seen. Use a photograph of the whole upper body.')
+        yield Finding('pose', True, 'A shoulder is not visible. Use a photograph of the whole upper body.')
     elif np.linalg.norm(np.subtract(*seen[_SHOULDERS, :2])) < _SIDEWAYS * torso:
-        yield Finding('pose', True, 'The person is turned to the side. Use a photograph from the front, as the '
-                      'networks have seen no other.')
+        yield Finding('pose', True, 'The person is turned to the side. Use a photograph from the front: the '
+                      'networks were trained on no others.')
     if not seen[_HIPS, 2].all():
-        yield Finding('pose', False, 'A hip cannot be seen. It is taken to be below its shoulder, and data.agnostic: '
-                      'official refuses the picture; show the person down to the thighs.')
-    thighs = [knee[1] - hip[1] for hip, knee in zip(seen[_HIPS], seen[_KNEES]) if min(hip[2], knee[2]) >= _SURE]
+        yield Finding('pose', False, 'A hip is not visible. It is assumed to be below its shoulder, and '
+                      '`data.agnostic: official` refuses the image. Show the person down to the thighs.')
+    thighs = [knee[1] - hip[1] for hip, knee in zip(seen[_HIPS], seen[_KNEES])
+              if min(hip[2], knee[2]) >= _MIN_CONFIDENCE]
     if len(thighs) == 2 and max(thighs) < _SEATED * torso:
-        yield Finding('pose', True, 'The person seems to be seated. Use a photograph of somebody who stands, as the '
-                      'networks have seen no other.')
+        yield Finding('pose', True, 'The person seems to be seated. Use a photograph of a standing person: the '
+                      'networks were trained on no others.')
     for side, points in _ARMS.items():
         missing = [name for name, point in zip(('elbow', 'wrist'), points) if not seen[point, 2]]
         if missing:
-            yield Finding('pose', False, f'The {side} {" and ".join(missing)} cannot be seen, so that the whole arm is '
-                          'made anew, with its hand. Show both arms.')
+            yield Finding('pose', False, f'Not visible: {side} {" and ".join(missing)}. The whole arm is generated, '
+                          'with its hand. Show both arms.')
 
 
 def parse(labels: np.ndarray, seen: np.ndarray) -> Iterator[Finding]:
-    """Looks at a parse map, uint8 [h, w], beside the points [25, 3] of the same person."""
-    x, y = np.round(seen[seen[:, 2] >= _SURE, :2]).astype(int).T
+    """Grade a parse map, uint8 [h, w], against the visible points [25, 3] of the same person."""
+    x, y = np.round(seen[seen[:, 2] >= _MIN_CONFIDENCE, :2]).astype(int).T
     outside = np.mean(labels[y, x] == 0) if len(x) else 0
-    if outside > _OUTSIDE:
-        yield Finding('parse', True, f'{outside:.0%} of the pose\'s sure points lie where the parse map has nobody. '
-                      'Look at both: the parser may not know such photographs.')
-    if np.isin(labels, _TOPS).mean() < _LEAST_TOP:
-        yield Finding('parse', True, 'There is no top in the parse map. Look at its colours: the label map may be '
-                      'another one, see --parser_labels.')
+    if outside > _MAX_OUTSIDE:
+        yield Finding('parse', True, f'{outside:.0%} of the pose\'s confident points lie on the parse map\'s '
+                      'background. Compare the two: the parser may not suit such photographs.')
+    if np.isin(labels, _TOPS).mean() < _MIN_TOP:
+        yield Finding('parse', True, 'The parse map has no top. Check its colours: it may need another label map, '
+                      'see --parser_labels.')
     if not (labels == person.LABELS.index('face')).any():
-        yield Finding('parse', True, 'There is no face in the parse map, so that none is kept. The label map may be '
-                      'another one, see --parser_labels.')
+        yield Finding('parse', True, 'The parse map has no face, so none is kept. It may need another label map, '
+                      'see --parser_labels.')
     if all(_distance(labels, side, seen, side) > _distance(labels, side, seen, other)
            for side, other in (('left', 'right'), ('right', 'left'))):
-        yield Finding('parse', True, 'Left and right arm are exchanged in the parse map. Give a parser that names them '
-                      'as the person does.')
+        yield Finding('parse', True, 'The parse map swaps left and right arm. Use a parser that names them from the '
+                      'person\'s view.')
 
 
 def _distance(labels: np.ndarray, side: str, seen: np.ndarray, arm: str) -> float:
-    """From the middle of a side's arm label to the middle of an arm's points; without one, NaN, which is never more."""
+    """Return the distance from the centre of a side's arm label to that of an arm's points; NaN if one is missing.
+
+    Every comparison with NaN is false, so a missing arm is never reported as swapped.
+    """
     region = np.argwhere(labels == person.LABELS.index(f'{side} arm'))
     points = seen[list(_ARMS[arm])]
     points = points[points[:, 2] > 0, 1::-1]
@@ -123,32 +127,32 @@ def _distance(labels: np.ndarray, side: str, seen: np.ndarray, arm: str) -> floa
     return float(np.linalg.norm(region.mean(0) - points.mean(0)))
 
 
-_PATTERNED = Finding('mask', True, 'The ground is not plain, and some of it may count as garment. Lay the garment on '
-                                   'one colour.')
+_PATTERNED = Finding('mask', True, 'The background is not plain, and parts of it may count as garment. Use a '
+                                   'background of one colour.')
 
 
-def nothing(mask: Mask) -> Finding:
-    """No garment was found."""
-    return _PATTERNED if mask.ground > _GROUND else Finding(
-        'mask', True, 'No garment was found: everything has the colour of the ground. Lay it on a darker ground.')
+def no_garment(mask: Mask) -> Finding:
+    """Grade a photograph in which no garment was found."""
+    return _PATTERNED if mask.noise > _MAX_NOISE else Finding(
+        'mask', True, 'No garment was found: everything has the background\'s colour. Use a darker background.')
 
 
-def garment(mask: Mask, picture: np.ndarray, window: Window, height: int) -> Iterator[Finding]:
-    """Looks at a garment's mask, and at that of its picture, bool [h, w], into which a window was made."""
-    if mask.ground > _GROUND:
+def garment(mask: Mask, image_mask: np.ndarray, window: Window, height: int) -> Iterator[Finding]:
+    """Grade the mask of a photograph, and that of the image made from its window, bool [h, w]."""
+    if mask.noise > _MAX_NOISE:
         yield _PATTERNED
     edges = {'upper': mask.garment[0], 'lower': mask.garment[-1], 'left': mask.garment[:, 0],
              'right': mask.garment[:, -1]}
     cut_off = [name for name, edge in edges.items() if edge.mean() > _CUT_OFF]
     if cut_off:
-        yield Finding('mask', True, f'The garment is cut off at the {" and ".join(cut_off)} edge. Photograph all '
-                      'of it.')
-    if mask.rest > _REST:
-        yield Finding('mask', True, 'There is something beside the garment. Take it away, or cut the photograph.')
-    if not _LEAST_GARMENT <= picture.mean() <= _MOST_GARMENT:
-        yield Finding('mask', True, f'The mask is {picture.mean():.0%} of the picture, which no garment is. Lay the '
-                      'garment on a ground of another colour.')
+        yield Finding('mask', True, f'The garment is cut off at the {" and ".join(cut_off)} edge. Photograph the '
+                      'whole garment.')
+    if mask.rest > _MAX_REST:
+        yield Finding('mask', True, 'There is something beside the garment. Remove it, or crop the photograph.')
+    if not _MIN_GARMENT <= image_mask.mean() <= _MAX_GARMENT:
+        yield Finding('mask', True, f'The mask covers {image_mask.mean():.0%} of the image, which no garment does. Use '
+                      'a background of another colour.')
     if mask.contrast < _FAINT:
-        yield Finding('mask', False, 'The garment hardly differs from the ground. Look at its outline; on a darker '
-                      'ground it is certain.')
+        yield Finding('mask', False, 'The garment hardly differs from the background. Check its outline, or use a '
+                      'darker background.')
     yield from _small('mask', window, height)

@@ -1,8 +1,8 @@
-"""Human parsing by an ONNX file of the user's, as Self-Correction-Human-Parsing is published (Li et al. 2020).
+"""Parse people with the user's ONNX file, in the format of Self-Correction-Human-Parsing (SCHP, Li et al. 2020).
 
-A parser takes float32 [1, 3, h, w], blue first, less the mean of ImageNet and by its deviation; it gives class scores,
-[1, labels, h', w'], whose corners are the photograph's. Of several such outputs the last counts: SCHP gives its first
-guess, and then the one that it fused with edges.
+The input is float32 [1, 3, h, w] in BGR, normalised with ImageNet's mean and standard deviation. The output is class
+scores, [1, labels, h', w'], with corners aligned to the input's. Of several such outputs the last is used: SCHP's first
+is a coarse prediction, its last the one fused with edges.
 """
 import cv2
 import numpy as np
@@ -13,16 +13,16 @@ from data_prep.core import files
 from data_prep.people import person
 from data_prep.photos import labels
 
-_MEAN, _DEVIATION = np.array([0.406, 0.456, 0.485], np.float32), np.array([0.225, 0.224, 0.229], np.float32)
-_SIDE = {'lip': 473, 'atr': 512, 'cihp': 512}  # of the square that is shown where a file takes any
+_MEAN, _STDDEV = np.array([0.406, 0.456, 0.485], np.float32), np.array([0.225, 0.224, 0.229], np.float32)
+_SIDE = {'lip': 473, 'atr': 512, 'cihp': 512}  # height and width of the input where the file allows any
 
 
-class Unfit(Exception):
-    """A parse map is not one of a picture; says why."""
+class UnusableMap(Exception):
+    """Raised when a parse map does not fit its image; the message is the sentence for the user."""
 
 
-class Ready:
-    """A parse map that was made elsewhere, as `Parser` gives it.
+class ExistingMap:
+    """Parse map made elsewhere, with the interface of `Parser`.
 
     Args:
       path: of the PNG, for messages.
@@ -34,33 +34,33 @@ class Ready:
         self._path, self._content = path, content
 
     def parse(self, pixels: np.ndarray) -> np.ndarray:
-        """uint8 [h, w], labels.
+        """Return the labels of an image, uint8 [h, w, 3], as uint8 [h, w], indices in `person.LABELS`.
 
         Raises:
-          Unfit: it is of another size, or not of labels.
+          UnusableMap: the map has another size than the image, or is not a PNG of labels.
         """
         try:
             found = person.parse_map(tf.constant(self._content)).numpy()
         except tf.errors.InvalidArgumentError as error:
-            raise Unfit(f'{self._path} is not a PNG of labels. Save it as PNG.') from error
+            raise UnusableMap(f'{self._path} is not a PNG of labels. Save it as PNG.') from error
         if found.shape != pixels.shape[:2]:
             (height, width), (tall, wide) = pixels.shape[:2], found.shape
-            raise Unfit(f'{self._path} has {wide} x {tall} pixels, and its picture {width} x {height}. Parse that '
-                        'picture, which is in the folder image.')
+            raise UnusableMap(f'{self._path} has {wide} x {tall} pixels, but its image has {width} x {height}. Parse '
+                              'the image in the folder `image`.')
         if (found == person.UNKNOWN).any():
-            raise Unfit(f'{self._path} has labels that are none of LIP\'s. Write them as levels, 0 to 19.')
+            raise UnusableMap(f'{self._path} has labels that LIP does not. Save labels as grey levels 0 to 19.')
         return found
 
 
 class Parser:
-    """A parser, which gives labels in the order of `person.LABELS`.
+    """Human parser from an ONNX file.
 
     Args:
       path: the ONNX file.
-      name: its label map, a key of `labels.MAPS`; by default that of as many labels.
+      name: its label map, a key of `labels.MAPS`; '' chooses by the number of labels.
 
     Attributes:
-      name: of the label map.
+      name: its label map.
 
     Raises:
       UserError: onnxruntime is not installed, the file is not such a parser, or its label map is unknown.
@@ -75,13 +75,13 @@ class Parser:
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise UserError(f'--parser {path}: not a file. Give an ONNX file of a human parser.')
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # sums come in one order, so the same photograph gives the same labels
+        options.intra_op_num_threads = 1  # a fixed order of sums, so the same photograph always gives the same labels
         options.log_severity_level = 4
         try:
-            # Of bytes, so that a file which keeps its weights in others opens none of them.
-            content = files.read(path, 0, -1)
-            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'])
-        except Exception as error:  # onnxruntime's have no base class of their own
+            content = files.read(path, 0, -1)  # bytes, so that external weights cannot open other files
+            self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'],
+                                                     enable_fallback=0)  # else it prints, and tries the same again
+        except Exception as error:  # onnxruntime's exceptions have no common base class
             reason = ' '.join(str(error).split())[:200]
             raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error
         self._path = path
@@ -90,13 +90,13 @@ class Parser:
         self._table = labels.table(self.name)
 
     def _check(self) -> tuple[str, str, int]:
-        """Names of the input and of the output that counts, and how many labels it has."""
+        """Return the names of the input and the output, and the number of labels; refuse other networks."""
         inputs = self._net.get_inputs()
         outputs = [each for each in self._net.get_outputs() if len(each.shape) == 4 and isinstance(each.shape[1], int)]
         if [(each.type, len(each.shape), each.shape[1:2]) for each in inputs] != [('tensor(float)', 4, [3])]:
-            said = ', '.join(f'{each.name} {each.type} {each.shape}' for each in inputs)
-            raise UserError(f'--parser {self._path}: its inputs are {said}, and a parser takes float32 [1, 3, height, '
-                            'width]. Export it with one such input.')
+            described = ', '.join(f'{each.name} {each.type} {each.shape}' for each in inputs)
+            raise UserError(f'--parser {self._path}: its inputs are {described}, but a parser takes one, float32 [1, '
+                            '3, height, width]. Export it with that input.')
         if not outputs:
             raise UserError(f'--parser {self._path}: it has no output [1, labels, height, width] of class scores. '
                             'Export it without the final argmax.')
@@ -104,22 +104,38 @@ class Parser:
         return inputs[0].name, [each.name for each in outputs if each.shape[1] == count][-1], count
 
     def parse(self, pixels: np.ndarray) -> np.ndarray:
-        """uint8 [h, w, 3] -> uint8 [h, w], labels in the order of `person.LABELS`."""
+        """Return the labels of an image, uint8 [h, w, 3], as uint8 [h, w], indices in `person.LABELS`.
+
+        Raises:
+          UserError: onnxruntime cannot run the file.
+        """
         size = [side if isinstance(side, int) else _SIDE[self.name] for side in self._net.get_inputs()[0].shape[2:]]
+        shown, (top, left), part = _fitted(pixels, size)
+        inputs = ((shown[..., ::-1] / np.float32(255) - _MEAN) / _STDDEV).transpose(2, 0, 1)[np.newaxis]
+        try:
+            scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
+        except Exception as error:  # as above
+            reason = ' '.join(str(error).split())[:200]
+            raise UserError(f'--parser {self._path}: onnxruntime cannot run it ({reason}). Export it again.'
+                            ) from error
+        # Map each pixel of the image into the scores, whose corners are aligned to those of the padded input.
         height, width = pixels.shape[:2]
-        scale = min(size[0] / height, size[1] / width)
-        small = cv2.resize(pixels, (max(1, round(width * scale)), max(1, round(height * scale))),
-                           interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        top, left = ((whole - part) // 2 for whole, part in zip(size, small.shape))
-        shown = np.zeros((*size, 3), np.uint8)
-        shown[top:top + len(small), left:left + small.shape[1]] = small
-        inputs = ((shown[..., ::-1] / np.float32(255) - _MEAN) / _DEVIATION).transpose(2, 0, 1)[np.newaxis]
-        scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
-        # Where each pixel of the photograph is among the scores, whose corners are the corners of what was shown.
-        steps = [(cells - 1) / max(1, whole - 1) for cells, whole in zip(scores.shape[1:], size)]
-        shrink = [len(small) / height, small.shape[1] / width]
-        offset = [(shrink[axis] / 2 - 0.5 + border) * steps[axis] for axis, border in ((0, top), (1, left))]
-        matrix = np.array([[shrink[1] * steps[1], 0, offset[1]], [0, shrink[0] * steps[0], offset[0]]])
+        step_y, step_x = ((cells - 1) / max(1, whole - 1) for cells, whole in zip(scores.shape[1:], size))
+        y, x = part[0] / height, part[1] / width
+        matrix = np.array([[x * step_x, 0, (x / 2 - 0.5 + left) * step_x],
+                           [0, y * step_y, (y / 2 - 0.5 + top) * step_y]])
         resized = [cv2.warpAffine(each, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
                                   borderMode=cv2.BORDER_REPLICATE) for each in scores]
         return self._table[np.argmax(resized, 0)]
+
+
+def _fitted(pixels: np.ndarray, size: list[int]) -> tuple[np.ndarray, tuple[int, int], tuple[int, int]]:
+    """Centre an image on black: uint8 [*size, 3], its top and left border, and the size of the image there."""
+    height, width = pixels.shape[:2]
+    scale = min(size[0] / height, size[1] / width)
+    part = max(1, round(height * scale)), max(1, round(width * scale))
+    top, left = (size[0] - part[0]) // 2, (size[1] - part[1]) // 2
+    shown = np.zeros((*size, 3), np.uint8)
+    shown[top:top + part[0], left:left + part[1]] = cv2.resize(
+        pixels, part[::-1], interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+    return shown, (top, left), part

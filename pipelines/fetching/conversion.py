@@ -113,7 +113,7 @@ def trees(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0
 
 
 def member(source: pathlib.Path, target: pathlib.Path, within: str, room: int = 0) -> None:
-    """One file of a zip, as a wheel is, unchanged."""
+    """Extract one file of a zip, for example of a Python wheel."""
     with zipfile.ZipFile(source) as packed:
         found = dict(_members(packed)).get(within)
         if found is None:

@@ -1,4 +1,4 @@
-"""The page of photographs: each step of each, what looks wrong, and what to do about it."""
+"""Page of photographs: the steps of each, the problems found and their remedies."""
 import base64
 import collections
 import os
@@ -8,15 +8,15 @@ from data_prep.photos.folder import GARMENT, KINDS, PERSON, Row
 from pipelines.reporting import pages
 
 NAME = 'photos.html'
-SHOWN = 60  # photographs with their pictures, 100 KB each; of more, those that look wrong come first
+MAX_SHOWN = 60  # photographs on the page, 100 KB each; those that look wrong are shown first
 TITLES = {PERSON: 'People', GARMENT: 'Garments'}
 _GRADES = 'bad', 'wrong', 'warn', 'good'
-_WORDS = dict(zip(_GRADES, ('cannot be used', 'will look wrong', 'look at it', 'looks right')))
+_WORDS = dict(zip(_GRADES, ('cannot be used', 'will look wrong', 'check it', 'looks right')))
 
 
 def write(rows: list[Row], folder: str) -> str:
-    """Writes the page into the folder that the rows are of. Returns its path."""
-    shown = sorted(rows, key=lambda row: (not row.wrong, not row.findings))[:SHOWN]
+    """Write the page into the folder of the rows; return its path."""
+    shown = sorted(rows, key=lambda row: (not row.wrong, not row.findings))[:MAX_SHOWN]
     groups = [(TITLES[kind], [_card(row, folder) for row in rows if row.kind == kind and row in shown])
               for kind in KINDS]
     counts = collections.Counter((row.kind, _grade(row)) for row in rows)
@@ -32,7 +32,9 @@ def write(rows: list[Row], folder: str) -> str:
 def _grade(row: Row) -> str:
     if not row.complete:
         return 'bad'
-    return 'wrong' if row.wrong else 'warn' if row.findings else 'good'
+    if row.wrong:
+        return 'wrong'
+    return 'warn' if row.findings else 'good'
 
 
 def _card(row: Row, folder: str) -> dict:

@@ -1,9 +1,9 @@
-"""Trains the parser of the tests on made people, and writes it as ONNX, in two minutes.
+"""Train the tests' human parser on drawn people and save it as ONNX, in two minutes.
 
     PYTHONPATH=.:tests python -m support.people_parser
 
-No published parser can be part of Landmark. This one takes what they take and gives what they give, 20 labels at a
-quarter of the size. It knows made people alone, and is worthless on photographs.
+Landmark includes no published parser. This one has their inputs and outputs: 20 labels at a quarter of the input's
+size. It is trained on drawn people only and is useless on photographs.
 """
 import pathlib
 
@@ -17,23 +17,23 @@ from data_prep.people import person, sample_people
 PATH = pathlib.Path(__file__).with_name('people_parser.onnx')
 HEIGHT, WIDTH, CELLS = 256, 192, (64, 48)
 LABELS = len(person.LABELS)
-# Channels, stride and dilation of each 3 x 3 convolution but the last, which is 1 x 1.
+# Channels, stride and dilation of each 3 x 3 convolution; a final 1 x 1 convolution follows.
 LAYERS = ((12, 2, 1), (24, 2, 1), (24, 1, 1), (24, 1, 2), (24, 1, 4), (24, 1, 8), (24, 1, 1))
 PEOPLE, STEPS, BATCH, SEED = 160, 900, 8, 30
-MEAN, DEVIATION = (0.406, 0.456, 0.485), (0.225, 0.224, 0.229)
+MEAN, STDDEV = (0.406, 0.456, 0.485), (0.225, 0.224, 0.229)
 
 
 def examples() -> tuple[np.ndarray, np.ndarray]:
-    """Pictures as parsers take them, float32 [n, h, w, 3], and labels whose corners are the pictures', [n, h', w']."""
+    """Return inputs, float32 [n, h, w, 3] in BGR, and labels with corners aligned to them, [n, h', w']."""
     people = [sample_people.make_person(SEED, number, (HEIGHT, WIDTH)) for number in range(PEOPLE)]
     rows, columns = (np.round(np.linspace(0, whole - 1, cells)).astype(int)
                      for whole, cells in zip((HEIGHT, WIDTH), CELLS))
-    pictures = np.stack([each.image for each in people])[..., ::-1] / np.float32(255)
-    return (pictures - MEAN) / DEVIATION, np.stack([each.parse[np.ix_(rows, columns)] for each in people])
+    images = np.stack([each.image for each in people])[..., ::-1] / np.float32(255)
+    return (images - MEAN) / STDDEV, np.stack([each.parse[np.ix_(rows, columns)] for each in people])
 
 
 def train() -> list[tuple[np.ndarray, np.ndarray]]:
-    """Kernel and bias of every convolution."""
+    """Train the net; return kernel and bias of every convolution."""
     tf.keras.utils.set_random_seed(SEED)
     layers = [tf.keras.layers.Conv2D(channels, 3, stride, 'same', dilation_rate=dilation, activation='relu')
               for channels, stride, dilation in LAYERS]
@@ -46,10 +46,11 @@ def train() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def graph(weights: list[tuple[np.ndarray, np.ndarray]]) -> onnx.ModelProto:
+    """Build the ONNX model of the trained convolutions."""
     nodes, constants, at = [], [], 'input'
     for number, (kernel, bias) in enumerate(weights):
         _, stride, dilation = LAYERS[number] if number < len(LAYERS) else (0, 1, 0)
-        # Keras pads an even side by one, at its end, where the stride is two.
+        # With stride 2, Keras pads an even side by one, at its end.
         pads = [0, 0, 1, 1] if stride == 2 else [dilation] * 4
         constants += [numpy_helper.from_array(kernel.transpose(3, 2, 0, 1).copy(), f'kernel_{number}'),
                       numpy_helper.from_array(bias, f'bias_{number}')]

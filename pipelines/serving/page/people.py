@@ -22,8 +22,8 @@ from pipelines.serving.saved_model import spec_of
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PERSON = ('image', 'parse', 'pose_json', 'pose_image')
 MADE, TESTED = 8, 16  # generated people, and people of the test set, to choose from
-LEAST_HEIGHT = 128  # of images made from a photograph
-NO_PARSER = 'This server was started without --parser, so it cannot make a sample from a photograph.'
+MIN_HEIGHT = 128  # of images made from a photograph
+NO_PARSER = 'This server was started without --parser, so it does not accept photographs.'
 _NAMES = {'image': 'image', 'parse': 'parse', 'keypoints': 'pose_json', 'pose': 'pose_image', 'cloth': 'cloth',
           'cloth_mask': 'cloth_mask'}  # name in `tryon_files` -> the model's input
 
@@ -110,13 +110,13 @@ async def choose(page, model: Model, version: Version, given: dict) -> dict:
 
 
 async def photograph(page, model: Model, version: Version, given: dict) -> dict:
-    """Makes the files of a person or a garment from a photograph, and says what looks wrong."""
+    """Make the files of a person or a garment from a photograph, with the problems found."""
     if page.studio is None:
         raise invalid(NO_PARSER)
     kind, content = given['kind'], _decoded('photograph', given['photograph'])
     if kind not in ('person', 'garment'):
         raise invalid('kind is neither person nor garment.')
-    height = max(LEAST_HEIGHT, _size(version)[0] // 4 * 4)
+    height = max(MIN_HEIGHT, _size(version)[0] // 4 * 4)
     made = await page.call(page.studio.make, kind, content, (height, height * 3 // 4),
                            version.description['config']['data']['max_pixels'])
     return {'files': {_NAMES[key]: base64.b64encode(value).decode() for key, value in made.files.items()},

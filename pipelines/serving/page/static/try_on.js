@@ -62,7 +62,7 @@ function slide() {
 }
 $('slide').addEventListener('input', slide);
 
-// Photographs: the server makes a sample of each, which then stands at the end of its row.
+// Photographs: the server makes a sample from each, which is added to the end of its row.
 for (const [what, id] of [['person', 'persons'], ['garment', 'garments']]) {
   $(`${what}-photo`)?.addEventListener('change', (event) => photographed(what, id, event.target));
 }
@@ -77,8 +77,8 @@ async function photographed(what, id, input) {
   try {
     const found = await act('photograph', { kind: what, photograph: await base64(file) });
     $('findings').replaceChildren(...found.findings.map((sentence) => make('li', {}, sentence)));
-    $('steps').replaceChildren(...Object.entries(found.steps).map(([title, picture]) => make('figure', {},
-      make('img', { src: `data:image/jpeg;base64,${picture}`, alt: `${title} of the photograph` }), make('figcaption', {}, title))));
+    $('steps').replaceChildren(...Object.entries(found.steps).map(([title, image]) => make('figure', {},
+      make('img', { src: `data:image/jpeg;base64,${image}`, alt: `${title} of the photograph` }), make('figcaption', {}, title))));
     $('made').hidden = false;
     const shown = found.files[what === 'person' ? 'image' : 'cloth'];
     if (shown && (what === 'garment' || found.files.parse)) {
