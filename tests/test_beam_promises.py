@@ -230,7 +230,7 @@ DAMAGE = [(kind, what, *rest) for kind, first in FIRST.items() for what, *rest i
     ('half a manifest', change('manifest.json', lambda data: data[:len(data) // 2]), 'manifest.json is damaged'),
     ('no shard', change(f'{first}.tfrecord', gone), 'tfrecord is missing although the manifest lists it'),
     ('a shard cut', change(f'{first}.tfrecord', lambda data: data[:-1]), r'tfrecord has [\d,]+ bytes, but its'),
-    ('records altered', alter_records, r'tfrecord, record \d+ at byte \d+: the bytes were changed after they were written'),
+    ('records altered', alter_records, r'tfrecord, record \d+ at byte \d+: the bytes were changed after they were'),
     ('no index', change(f'{first}.index.npy', gone), 'index.npy is missing although the manifest lists it'),
     ('an index altered', change(f'{first}.index.npy', flipped), 'index.npy was changed'))]
 DAMAGE += [

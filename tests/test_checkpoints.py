@@ -134,7 +134,7 @@ def test_the_calls_are_those_tensorflow_makes(written, tmp_path, monkeypatch, in
     (lambda path: os.remove(path + '.sha256'), 'ckpt-2.sha256 is missing'),
     (lambda path: os.truncate(path + '.sha256', 0), 'ckpt-2.sha256 cannot be read'),
     (lambda path: open(path + '.sha256', 'w').write('[1]'), 'ckpt-2.sha256 cannot be read'),
-    (lambda path: shutil.copy(path + DATA, path + DATA.replace('1', '2')), 'ckpt-2.data-00000-of-00002 has changed since')],
+    (lambda path: shutil.copy(path + DATA, path + DATA.replace('1', '2')), 'ckpt-2.data-00000-of-00002 has changed')],
     ids=['data cut', 'data altered', 'index altered', 'hashes altered', 'no data', 'no index', 'no hashes',
          'empty hashes', 'hashes in a list', 'another file'])
 def test_a_damaged_newest_one_is_named_set_aside_and_the_one_before_is_used(written, tmp_path, capsys, damage, message):

@@ -37,7 +37,6 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.push': 'test_push.py',
     'python -m pipelines.serve': 'test_serve.py, on ports of its own',
-    'python -m pipelines.serve --parser parsing_lip.onnx': 'test_serve_page.py, without the port',
     'python -m pipelines.reproduce --publish docs/results': 'test_reproduce.py: the `published` fixture',
     'python -m pipelines.push --list': 'test_push.py',
     'python -m pipelines.push --rollback': 'test_push.py',

@@ -63,7 +63,7 @@ def test_wide_nets_stop_at_512_channels():
 
 
 def test_sizes_whose_last_maps_would_be_normalised_to_nothing_are_refused():
-    with pytest.raises(ValueError, match=r'one halves its maps 4 times, so each side must be over 16; the size is \[16'):
+    with pytest.raises(ValueError, match=r'one halves its maps 4 times, so each side must be over 16; the size is'):
         adversary.build('one', MAPS, [16, 12])
 
 
