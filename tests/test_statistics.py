@@ -154,7 +154,7 @@ def test_a_large_split_is_sampled(corpus, tmp_path, monkeypatch):
     (tmp_path / 'examples').symlink_to(folder / 'examples')
     for name in FOLDERS[1:]:
         (tmp_path / name).mkdir()
-    assert describe(tmp_path)[0] == 'statistics of train are those of 500 of its 1,500 records.'
+    assert describe(tmp_path)[0] == 'statistics of train use 500 of its 1,500 records.'
     assert load(tmp_path, 'train')[1] == 500 and load(tmp_path, 'test')[1] == 60
     train = records.open_split(str(folder / 'examples'), 'train')
     train.read = lambda numbers: list(numbers)
@@ -219,7 +219,7 @@ def test_pictures_are_described_without_their_pixels(tmp_path, classes, each):
     said = '\n'.join(describe(tmp_path))
     assert 'warning: validation' not in said, said
     assert re.search(r'warning: test: drifted from the training split, class by .* height by 1.00', said)
-    assert said.count('warning') == 1 and 'width' not in said
+    assert said.count('warning: ') == 1 and 'width' not in said
     for split, heights in (('train', {24: classes * each}), ('test', {30: classes // 3 * each})):
         found, number = load(tmp_path, split)
         assert 'image' not in found and number == sum(heights.values())

@@ -95,7 +95,7 @@ def test_pre_initialisation_takes_a_s_layers_and_leaves_the_others(variant):
         name = weight.name.split(':')[0]
         np.testing.assert_array_equal(weight, weights[name] if name.split('/')[0] in same else before[name])
     del weights['fc6/bias']
-    with pytest.raises(ModelError, match='fc6/bias has shape .* hold nothing'):
+    with pytest.raises(ModelError, match='fc6/bias has shape .* have nothing'):
         vgg.warm_start({'classifier': deep}, {'classifier': weights})
 
 
@@ -103,7 +103,7 @@ def test_pre_initialisation_refuses_another_shape_and_then_changes_nothing():
     shallow, _ = randomised(dataclasses.replace(SMALL, variant='A', classes=6), seed=1)
     deep, _ = randomised(dataclasses.replace(SMALL, variant='B'), seed=2)
     before = [weight.numpy() for weight in deep.weights]
-    with pytest.raises(ModelError, match=r'fc8/kernel has shape \(128, 5\) here, .* hold \(128, 6\)'):
+    with pytest.raises(ModelError, match=r'fc8/kernel has shape \(128, 5\) here, .* have \(128, 6\)'):
         vgg.warm_start({'classifier': deep}, {'classifier': {
             weight.name.split(':')[0]: weight.numpy() for weight in shallow.weights}})
     for one, other in zip(before, deep.weights):
@@ -174,7 +174,7 @@ def test_score_map_is_the_dense_layers_at_every_place():
 
 def test_crops_of_which_nothing_is_left_are_refused():
     assert vgg.costs(dataclasses.replace(SMALL, crop=32))[-3].macs == 16 * 128
-    with pytest.raises(ValueError, match='crop 31 leaves nothing'):
+    with pytest.raises(ValueError, match='crop 31 leaves no maps'):
         dataclasses.replace(SMALL, crop=31)
 
 

@@ -148,7 +148,7 @@ def test_weights_that_are_of_no_use_or_lacking_are_refused(tmp_path):
     with pytest.raises(UserError, match=refusal):
         checkpoints.start({'one': net(), 'two': net()}, [other], ('one', 'two'), PAPER, None)
     # the first gave all it could
-    with pytest.raises(UserError, match=f'{re.escape(one)} .* it holds no one;'):
+    with pytest.raises(UserError, match=rf'{re.escape(one)} .* it holds no one\.'):
         checkpoints.start({'one': net()}, [one, one], ('one',), PAPER, None)
     with pytest.raises(UserError, match='train.init_from: no weights for two and three, '):
         checkpoints.start({'one': net(), 'two': net(), 'three': net()}, [one], ('one',), PAPER, None)
