@@ -265,7 +265,7 @@ BAD = {
     'no garment': (change('cloth', lambda _: None), 'there is no such file'),
     'small garment': (change('cloth', lambda _: saved(garment_of(1)[0][::2, ::2])), '48 x 64 pixels'),
     'no picture': (change('image', lambda _: None), 'there is no such file'),
-    'cut picture': (change('image', lambda content: content[:-200]), 'damaged or truncated: it cannot be decoded'),
+    'cut picture': (change('image', lambda content: content[:-200]), 'damaged or cut short: it cannot be decoded'),
     'empty picture': (change('image', lambda _: b''), 'empty, 0 bytes'),
     'moving picture': (change('image', lambda _: saved(garment_of(1)[0][..., 0], 'GIF')), 'GIF; only JPEG and PNG'),
     'JPEG bomb': (change('image', lambda _: header('JPEG')), '60,000 x 60,000 pixels are more than data.max_pixels'),
@@ -274,10 +274,10 @@ BAD = {
     'unknown labels': (change(PARSE, unknown), '12 pixels of no label that LIP has'),
     'JPEG of labels': (change(PARSE, lambda _: saved(labels_of())), 'JPEG, which alters labels'),
     'small parse': (change(PARSE, lambda _: saved(labels_of()[::2, ::2], 'PNG')), '48 x 64 pixels'),
-    'cut parse': (change(PARSE, lambda content: content[:-30]), 'damaged or truncated'),
-    'palette cut': (change(PARSE, lambda content: content[:60]), 'damaged or truncated'),
+    'cut parse': (change(PARSE, lambda content: content[:-30]), 'damaged or cut short'),
+    'palette cut': (change(PARSE, lambda content: content[:60]), 'damaged or cut short'),
     'no parse': (change(PARSE, lambda _: None), 'there is no such file'),
-    'cut pose map': (change('openpose-img', lambda content: content[:-30]), 'damaged or truncated'),
+    'cut pose map': (change('openpose-img', lambda content: content[:-30]), 'damaged or cut short'),
     'small pose map': (change('openpose-img', lambda _: saved(np.zeros((9, 7, 3), np.uint8))), '7 x 9 pixels'),
 }
 
