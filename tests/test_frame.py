@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import pipelines
 from data_prep import UserError
-from pipelines.core import artifacts, cli, config
+from pipelines.core import artifacts, cli, config, metadata, stores
 from pipelines.core.pipeline import Pipeline
 from pipelines.core.stage import Stage
 
@@ -62,7 +62,7 @@ def test_work_that_fails_is_found_again_by_the_same_work_and_by_no_other(open_pi
 def test_work_killed_between_its_rename_and_its_record_is_not_lost(open_pipeline, tmp_path):
     """A training run of days, say: it is found under the number it had, and goes on from there."""
     if not (child := os.fork()):
-        artifacts.Metadata.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        metadata.Metadata.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         open_pipeline().run(stage(write('first')))
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert [path.name for path in (tmp_path / 'root' / 'prepare').glob('[0-9]*')] == ['1']
@@ -79,7 +79,7 @@ def test_an_artifact_that_is_gone_is_made_again(open_pipeline):
 
 def test_metadata_that_is_gone_overwrites_nothing(open_pipeline):
     first = open_pipeline().run(stage(write('a')))
-    os.remove(open_pipeline().metadata_path)
+    os.remove(stores.address(open_pipeline().root))
     assert content(open_pipeline().run(stage(write('b')))) == 'b' and content(first) == 'a'
 
 
@@ -95,9 +95,10 @@ def test_a_run_left_running_by_a_dead_process_is_marked_failed(open_pipeline, tm
     execution = pipeline.metadata.begin('prepare', 'f', 's', 'c')
     host = execution.properties['process'].string_value.split()[0]
     execution.properties['process'].string_value = f'{host} 999999999'
-    pipeline.metadata._store.put_executions([execution])
+    store = pipeline.metadata._store.read()
+    store.put_executions([execution])
     pipeline.metadata.begin('prepare', 'f', 's', 'c')
-    [dead] = pipeline.metadata._store.get_executions_by_id([execution.id])
+    [dead] = store.get_executions_by_id([execution.id])
     assert dead.last_known_state == type(dead).FAILED
 
 

@@ -1,7 +1,6 @@
 """The frame around every stage: look up, skip or execute, rename into place, publish."""
 import contextlib
 import fcntl
-import hashlib
 import os
 import shlex
 import time
@@ -11,7 +10,7 @@ import yaml
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.core import artifacts, commands, roles
+from pipelines.core import artifacts, commands, metadata, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
 from pipelines.core.config import Config
@@ -22,7 +21,7 @@ class Pipeline:
     """One configuration under one root.
 
     On disk, beside TFX's: `<root>/<stage>/<execution id>/<output key>/…`, all outputs of an execution renamed at once,
-    and `<root>/metadata.sqlite` (in an object store a copy, for other machines, of the one in `runs/<name>`).
+    and `<root>/metadata.sqlite`, or wherever the environment says, see `stores.address`.
     Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which
     is how training resumes.
 
@@ -35,30 +34,17 @@ class Pipeline:
 
     def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
         self.config, self.root, self.argv = config, root, argv
-        # SQLite cannot lie in an object store; the artifacts can.
-        self.metadata_path = os.path.join(root, artifacts.STORE) if '://' not in root else os.path.join(
-            'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
         self._flags = flags or []
-        self._metadata: artifacts.Metadata | None = None
+        self._metadata: metadata.Metadata | None = None
         self._results: dict[str, dict[str, Artifact]] = {}
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
 
     @property
-    def metadata(self) -> artifacts.Metadata:
+    def metadata(self) -> metadata.Metadata:
         if self._metadata is None:
-            try:
-                os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
-            except FileNotFoundError as error:  # of what is above it, as /proc, where no folder can be made
-                raise UserError(f'--pipeline_root {self.root}: this folder cannot be made; choose another.') from error
-            if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
-                tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
-            self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
+            self._metadata = metadata.of_root(self.root, self.config.name)
         return self._metadata
-
-    @property
-    def _metadata_copy(self) -> str:
-        return os.path.join(self.root, artifacts.STORE)
 
     def command(self, stage: str) -> str:
         return shlex.join([commands.python(), '-m', f'pipelines.{stage}', *self._flags])
@@ -182,8 +168,6 @@ class Pipeline:
         except BaseException:
             self.metadata.fail(execution)
             raise
-        if self.metadata_path != self._metadata_copy:
-            tf.io.gfile.copy(self.metadata_path, self._metadata_copy, overwrite=True)
         return self.metadata.completed(stage.name, fingerprint)[0][2]
 
 
