@@ -103,7 +103,7 @@ def test_confident_heatmaps_move_landmarks():
     heat[:, :, 3] = 12
     places[4] = (0.01, 0.99)
     heat[63, 2, 4] = 12
-    found = landmarks.refined(places, heat)
+    found = landmarks.refine(places, heat)
     np.testing.assert_allclose(found[[0, 4]] * 64, [[34, 30.5], [2, 63]], atol=0.02)
     np.testing.assert_array_equal(found[[1, 2, 3]], places[[1, 2, 3]])
 
