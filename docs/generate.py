@@ -94,7 +94,11 @@ def flags(parser: argparse.ArgumentParser) -> str:
     for action in parser._actions:  # noqa: SLF001 (argparse has no other list of them)
         if action.help in (None, argparse.SUPPRESS) or isinstance(action, argparse._HelpAction):  # noqa: SLF001
             continue
-        value = '' if action.nargs == 0 else str(action.metavar or ('' if action.choices else action.dest.upper()))
+        value = action.metavar or ('' if action.choices else action.dest.upper())
+        if action.nargs == 0:
+            value = ''
+        elif isinstance(value, tuple):  # a flag with several values
+            value = ' '.join(value)
         choices = ' or '.join(f'`{choice}`' for choice in action.choices or ())
         name = f'{action.option_strings[-1]} {value}' if action.option_strings else value or action.dest
         meaning = cell(sentence(action.help or '')) + (f' One of {choices}.' if choices else '')

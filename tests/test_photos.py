@@ -393,8 +393,8 @@ def test_the_command_reports_missing_networks(tmp_path):
         job.Config([me], [me], size=(100, 100))
 
 
-@pytest.mark.slow  # needs the package index, for BlazePose
-def test_a_sentence_for_each_photograph_that_cannot_work(blazepose):
+@pytest.mark.slow  # downloads BlazePose from the package index
+def test_unusable_photographs_of_people_are_reported(blazepose):
     net = pose.BlazePose(blazepose)
     one, other = (sample_people.make_person(1, number, (512, 384)).image for number in (50_005, 50_012))
 
@@ -402,7 +402,7 @@ def test_a_sentence_for_each_photograph_that_cannot_work(blazepose):
         return sentences(making.of_person(jpeg(pixels), net, None, (512, 384)).findings)
     assert said(one) == ''
     for turns in (1, 2, 3):
-        assert 'Turn the photograph upright' in said(np.rot90(one, turns))
+        assert 'Rotate the photograph upright' in said(np.rot90(one, turns))
     assert 'too dark' in said(one // 6)
     assert '2 people were found' in said(np.concatenate([one, other], 1))
     assert said(np.full_like(one, 200)).startswith('No person was found')

@@ -118,7 +118,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'mine': 'the same',
     'python -m pipelines.predict --config viton_hd mine/test_pairs.txt': 'the same, with another configuration',
     'python -m pipelines.serve --parser parsing_lip.onnx':
-        'test_serve_page.py: test_two_photographs_become_a_try_on, with a parser of ours',
+        'test_serve_page.py: test_two_photographs_become_a_try_on, with the parser of the tests',
 }
 CLOUD = ('--runner DataflowRunner', '--strategy tpu')
 

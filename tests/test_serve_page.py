@@ -143,7 +143,7 @@ def test_two_photographs_become_a_try_on(destinations, blazepose):
         assert tf.io.decode_image(base64.b64decode(files['person']['image'])).shape == [128, 96, 3]
         assert act(server, 'try_on', 'wear', files)[0] == 200
         for body, said in (({'kind': 'dog', 'photograph': ''}, 'neither person nor garment'),
-                           ({'kind': 'person', 'photograph': '*'}, 'no base64')):
+                           ({'kind': 'person', 'photograph': '*'}, 'is not base64')):
             status, answer = act(server, 'try_on', 'photograph', body)
             assert status == 400 and said in answer['error']
         large = base64.b64encode(tiny_classifier.png(height=400, width=300)).decode()

@@ -80,7 +80,7 @@ class Parser:
         try:
             content = files.read(path, 0, -1)  # bytes, so that external weights cannot open other files
             self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'],
-                                                     enable_fallback=0)  # else it prints, and tries the same again
+                                                     enable_fallback=0)  # a fallback prints and retries the same
         except Exception as error:  # onnxruntime's exceptions have no common base class
             reason = ' '.join(str(error).split())[:200]
             raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error
@@ -114,7 +114,7 @@ class Parser:
         inputs = ((shown[..., ::-1] / np.float32(255) - _MEAN) / _STDDEV).transpose(2, 0, 1)[np.newaxis]
         try:
             scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
-        except Exception as error:  # as above
+        except Exception as error:  # no common base class
             reason = ' '.join(str(error).split())[:200]
             raise UserError(f'--parser {self._path}: onnxruntime cannot run it ({reason}). Export it again.'
                             ) from error
