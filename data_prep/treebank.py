@@ -75,8 +75,7 @@ class Config(subwords.Config):
         """Return a split's files; for a path inside an archive, the archive.
 
         On other file systems nothing is looked up: there the result includes folders, and for a pattern the folder it
-          begins
-        in.
+        begins in.
         """
         from data_prep.trees import tree_files
         found = list[str]()

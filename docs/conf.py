@@ -64,7 +64,7 @@ FIRST = {}
 
 
 def only_once(app, what, name, obj, skip, options):
-    """Return a constant that a module assigns twice is shown once."""
+    """Skip the second assignment of a constant, so that it is shown once."""
     del app, options
     return True if what == 'data' and FIRST.setdefault(name, obj) is not obj else skip
 

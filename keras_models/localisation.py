@@ -98,8 +98,8 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
       batch: `image` [B, crop, crop, 3], `label` [B] and `box` [B, 4]; rows without a box, NaN, are ignored.
 
     Returns:
-        Losses and metrics, each name -> (sum, normaliser): besides the loss the fraction of wrong boxes, and the mean
-        intersection over union, both for the right class.
+      Losses and metrics, each name -> (sum, normaliser): besides the loss the fraction of wrong boxes, and the mean
+      intersection over union, both for the right class.
 
     Raises:
       ModelError: the batch has no boxes.

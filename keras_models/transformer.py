@@ -355,8 +355,8 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
     """Return table 3 at this vocabulary, if this model has the size of one of its rows.
 
     Returns:
-        The header, and for every row the overrides that select it, its size here and in the paper (no single vocabulary
-        gives all of those), and the paper's quality on newstest2013.
+      The header, and for every row the overrides that select it, its size here and in the paper (no single vocabulary
+      gives all of those), and the paper's quality on newstest2013.
     """
     sizes = [dataclasses.replace(Config(vocab_size=config.vocab_size), **{'d_k': None, 'd_v': None, **changes})
              for changes, *_ in TABLE_3.values()]

@@ -36,11 +36,11 @@ class Batches:
 
     Args:
       split: the records.
-        buckets: lengths, ascending; a record goes to the first that holds the longest of its features. Empty: records
-          have no length, and there is one bucket of length 0.
-        rows: records per batch, for all buckets or for each.
-        seed: of the permutations; None keeps the records in order (evaluation).
-        multiple: the rows of the additional bucket for overlong records are a multiple of this.
+      buckets: lengths, ascending; a record goes to the first that holds the longest of its features. Empty: records
+        have no length, and there is one bucket of length 0.
+      rows: records per batch, for all buckets or for each.
+      seed: of the permutations; None keeps the records in order (evaluation).
+      multiple: the rows of the additional bucket for overlong records are a multiple of this.
 
     Raises:
       UserError: the split has no records.

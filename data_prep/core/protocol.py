@@ -21,19 +21,19 @@ class DataSpec:
 
     Attributes:
       name: the module.
-        job_module: JOB, the module of its Beam job: `run(config, folder, argv)` returns the manifest, and
-          `build(pipeline, config, folder)` adds the steps without accessing files.
-        task: TASK, the task it is for; a model lists in its TASKS those it supports.
-        config: Config, a dataclass of the keys of `data`, with `files(split)`.
-        input: Input, a dataclass of the keys of `input`: how records become batches.
-        splits: SPLITS.
-        unit: UNIT, the noun for records, in the plural.
-        decoder: (folder, input, training) -> function that decodes a batch of serialized records.
-        assets: (folder, input) -> the parts of the data set a served model needs.
-        examples: (serialized records) -> inputs of a model, and columns of text.
-        metrics: METRICS, replaces the model's; if empty, the model's apply.
-        subwords: SUBWORDS, the data set's file of subwords, which is exported with a model.
-        subword_model: (folder) -> that file's content, verified; None without one.
+      job_module: JOB, the module of its Beam job: `run(config, folder, argv)` returns the manifest, and
+        `build(pipeline, config, folder)` adds the steps without accessing files.
+      task: TASK, the task it is for; a model lists in its TASKS those it supports.
+      config: Config, a dataclass of the keys of `data`, with `files(split)`.
+      input: Input, a dataclass of the keys of `input`: how records become batches.
+      splits: SPLITS.
+      unit: UNIT, the noun for records, in the plural.
+      decoder: (folder, input, training) -> function that decodes a batch of serialized records.
+      assets: (folder, input) -> the parts of the data set a served model needs.
+      examples: (serialized records) -> inputs of a model, and columns of text.
+      metrics: METRICS, replaces the model's; if empty, the model's apply.
+      subwords: SUBWORDS, the data set's file of subwords, which is exported with a model.
+      subword_model: (folder) -> that file's content, verified; None without one.
     """
     name: str
     job_module: str

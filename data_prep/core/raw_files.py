@@ -21,9 +21,9 @@ def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
     """Write the list of a data set.
 
     Args:
-        paths: files, and folders, which stand for everything below them.
-        folder: the data set. Files in it are listed by relative path.
-        argv: Beam's own flags.
+      paths: files, and folders, which stand for everything below them.
+      folder: the data set. Files in it are listed by relative path.
+      argv: Beam's own flags.
 
     Returns:
       `files` and `bytes`, the numbers of both, and `sha256` of the list.

@@ -45,8 +45,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-        UserError: a source is missing, damaged or has no classes, a split holds no usable image, or more images than
-          `max_dead_letters` allows are unusable; no manifest is written.
+      UserError: a source is missing, damaged or has no classes, a split holds no usable image, or more images than
+        `max_dead_letters` allows are unusable; no manifest is written.
     """
     if config.samples:
         _make_samples(os.path.join(folder, 'raw'))

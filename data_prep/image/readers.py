@@ -25,12 +25,12 @@ class Source(NamedTuple):
     """A folder or an archive.
 
     Attributes:
-        split: the split of its images; `BOXES` if it only holds bounding boxes of others.
-        number: its number among that split's sources.
-        listed: the path as the user wrote it.
-        path: the folder or archive.
-        inside: a folder in the archive, or nothing.
-        labels: a file with the classes of images outside class folders, or nothing.
+      split: the split of its images; `BOXES` if it only holds bounding boxes of others.
+      number: its number among that split's sources.
+      listed: the path as the user wrote it.
+      path: the folder or archive.
+      inside: a folder in the archive, or nothing.
+      labels: a file with the classes of images outside class folders, or nothing.
     """
     split: str
     number: int

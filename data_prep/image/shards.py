@@ -103,8 +103,8 @@ class Shard:
       split: the shard's.
       labels: class id -> label.
       boxes: as returned by `annotations.merge`.
-        repeats: (split, name) of a file that occurs more than once -> other splits that hold it, and another class of
-          its split that holds it, or nothing.
+      repeats: (split, name) of a file that occurs more than once -> other splits that hold it, and another class of
+        its split that holds it, or nothing.
       unpacked: folder of a compressed archive's plain tar -> the archive.
 
     Attributes:

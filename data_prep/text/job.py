@@ -40,8 +40,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-        UserError: a file is missing, truncated or has another number of lines than its partner; the corpus is empty; or
-          more records than `max_dead_letters` allows are unreadable. No manifest is written then.
+      UserError: a file is missing, truncated or has another number of lines than its partner; the corpus is empty; or
+        more records than `max_dead_letters` allows are unreadable. No manifest is written then.
     """
     if config.samples:
         _make_samples(config, os.path.join(folder, 'raw'))

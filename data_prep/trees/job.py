@@ -27,8 +27,8 @@ def run(config: Config, folder: str, argv: list[str]) -> dict:
       The manifest.
 
     Raises:
-        UserError: a source is missing, damaged or without trees; a split is empty; or more records than
-          `max_dead_letters` allows are not trees. No manifest is written then.
+      UserError: a source is missing, damaged or without trees; a split is empty; or more records than
+        `max_dead_letters` allows are not trees. No manifest is written then.
     """
     tree_files.look_for(sources(config, folder))
     with beam.Pipeline(options=PipelineOptions(argv)) as pipeline:

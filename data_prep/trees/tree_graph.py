@@ -67,7 +67,7 @@ def _leaves(words: tf.RaggedTensor, tags: tf.Tensor, label: tf.Tensor):
     """Distribute words over tags.
 
     Returns:
-        [n, T] the words at each tag, tagged; [n, T] their number; and [n] the words of sentences without a tag.
+      [n, T] the words at each tag, tagged; [n, T] their number; and [n] the words of sentences without a tag.
     """
     n, T = tf.unstack(tf.shape(tags))
     many, m = tf.cast(words.row_lengths(), tf.int32)[:, None], tf.reduce_sum(tf.cast(tags, tf.int32), 1)[:, None]

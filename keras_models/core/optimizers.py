@@ -105,13 +105,13 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
     """Krizhevsky et al. 2012, section 5: divide the rate by `factor` when validation stops improving.
 
     Attributes:
-        state: a tf.Module that holds its state as variables (`rate`, the `best` value, the validations `waited` since
-          then, the number of times it has `dropped`), for checkpoints.
+      state: a tf.Module that holds its state as variables (`rate`, the `best` value, the validations `waited` since
+        then, the number of times it has `dropped`), for checkpoints.
 
     Args:
-        monitor: name of a validation result that is better when lower.
-        patience: drop after this many consecutive validations without a value below the best one less `min_delta`.
-        max_drops: most drops.
+      monitor: name of a validation result that is better when lower.
+      patience: drop after this many consecutive validations without a value below the best one less `min_delta`.
+      max_drops: most drops.
     """
 
     def __init__(self, rate: float, monitor: str, factor: float = 10.0, max_drops: int = 3, patience: int = 1,
@@ -173,8 +173,8 @@ class Momentum(keras.optimizers.SGD):
       schedule: the `Plateau`, if the rate follows one.
 
     Args:
-        undecayed: names of variables without decay: biases, and PReLU's slopes `a` (He et al. 2015, 2.1).
-        clip_norm: largest global norm of the gradients, without decay; 0 disables clipping.
+      undecayed: names of variables without decay: biases, and PReLU's slopes `a` (He et al. 2015, 2.1).
+      clip_norm: largest global norm of the gradients, without decay; 0 disables clipping.
     """
 
     def __init__(self, learning_rate, momentum: float = 0.9, decay: float = 0.0,

@@ -23,12 +23,12 @@ class Step(NamedTuple):
     """An operation of a functional graph.
 
     Attributes:
-        layer: the layer that computes it.
-        takes, makes: its KerasTensors; the net's own inputs are among the first.
-        size: numbers in its output.
-        held: approximate numbers a backward pass needs from it: a nested layer outputs this much in each of its layers.
-        last: number of the last step that uses its output; the number of all steps for the net's outputs.
-        repeatable: whether it may be called again; batch normalisation would update its averages twice.
+      layer: the layer that computes it.
+      takes, makes: its KerasTensors; the net's own inputs are among the first.
+      size: numbers in its output.
+      held: approximate numbers a backward pass needs from it: a nested layer outputs this much in each of its layers.
+      last: number of the last step that uses its output; the number of all steps for the net's outputs.
+      repeatable: whether it may be called again; batch normalisation would update its averages twice.
     """
     layer: keras.layers.Layer
     takes: list

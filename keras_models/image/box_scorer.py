@@ -51,8 +51,7 @@ class Scorer:
 
         Returns:
           A dict per image: the metrics except `CORPUS`, NaN without a true box; or an `error` that says why an image
-            cannot
-          be decoded.
+          cannot be decoded.
         """
         answers = predict(model, inputs, self.BATCH)
         if any(answer['error'] for answer in answers):

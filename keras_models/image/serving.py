@@ -222,8 +222,8 @@ def predict(model, inputs: Iterable[bytes], batch_size: int = 64, jit: bool = Fa
 
     Returns:
       A dict per image: `answers` (class names), `descriptions` and `probabilities`, best first, the model's other
-        outputs,
-      and `error`. For an image that cannot be decoded they are empty and `error` says why; others are not affected.
+      outputs, and `error`. For an image that cannot be decoded they are empty and `error` says why; others are not
+      affected.
     """
     results: list[dict] = []
     source = iter(inputs)

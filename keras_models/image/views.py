@@ -41,11 +41,11 @@ def posteriors(net: Net, image: tf.Tensor, picture: Callable, views: Sequence[st
     """Return class posteriors, averaged over all views at all scales (Simonyan & Zisserman 4.2, 4.3).
 
     Args:
-        image: [n, ...], inputs of `picture`, such as encoded images.
-        picture: (one of `image`, scale) -> [h, w, 3], the preprocessed image whose shorter side is `scale`.
-        views: names in `PLACES`, and `dense`.
-        scales: Q, each at least `net.crop`.
-        flips: also use mirror images, except in `single`.
+      image: [n, ...], inputs of `picture`, such as encoded images.
+      picture: (one of `image`, scale) -> [h, w, 3], the preprocessed image whose shorter side is `scale`.
+      views: names in `PLACES`, and `dense`.
+      scales: Q, each at least `net.crop`.
+      flips: also use mirror images, except in `single`.
 
     Returns:
       [n, classes].

@@ -141,15 +141,13 @@ class Translation(tf.Module):
     Signatures:
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n], and what the tokenizer adds.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
-        explore: `text` [n] -> `alternatives` and `scores` [n, K], all finished hypotheses of the beam, best first, then
-          '' and -inf; `source` [n, S] and `target` [n, T], subwords of the line and the best output, padded with '';
-          and `attention` [n, T, S], the decoder's attention to the source for each, averaged over layers and heads.
+      explore: `text` [n] -> `alternatives` and `scores` [n, K], all finished hypotheses of the beam, best first, then
+        '' and -inf; `source` [n, S] and `target` [n, T], subwords of the line and the best output, padded with '';
+        and `attention` [n, T, S], the decoder's attention to the source for each, averaged over layers and heads.
 
-      Functions for callers that batch themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the
-        same in
-      shapes XLA can compile, and `answer`. `truncated` is true for a line of more than `max_input_length` subwords, of
-      which only the beginning was translated; `predict` below translates such lines in parts. An empty line stays
-      empty.
+    Functions for callers that batch themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the same
+    in shapes XLA can compile, and `answer`. `truncated` is true for a line of more than `max_input_length` subwords, of
+    which only the beginning was translated; `predict` below translates such lines in parts. An empty line stays empty.
     """
 
     def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer,
@@ -242,8 +240,7 @@ def predict(model, lines: Sequence[str], batch_size: int = 128, jit: bool = Fals
 
     Returns:
       A dict per line: `answers`, the single translation, `score` (summed over the parts of a split line), `parts`, and
-        the
-      model's further outputs (such as `well_formed`), true if they are for every part.
+      the model's further outputs (such as `well_formed`), true if they are for every part.
     """
     if jit and not hasattr(model, 'compiled'):  # once per model, not per block of lines
         model.compiled = tf.function(lambda ids: model.decode_fixed(ids), autograph=False, jit_compile=True)

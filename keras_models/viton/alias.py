@@ -142,8 +142,8 @@ class AliasNorm(keras.layers.Layer):
     """ALIAS normalisation (figure 5).
 
     Args:
-        shape: of its ResBlk.
-        site: its full name, which distinguishes its noise.
+      shape: of its ResBlk.
+      site: its full name, which distinguishes its noise.
     """
 
     def __init__(self, config: Config, shape: Shape, channels: int, site: str):

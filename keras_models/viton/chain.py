@@ -169,9 +169,9 @@ def try_on(nets: dict[str, keras.Model], config: Config, given: dict, seed, pars
 
     Args:
       given: `agnostic` I_a, `pose` P and `cloth` c [B, H, W, 3] in [-1, 1], `cloth_mask` [B, H, W, 1], and
-            `agnostic_parse` S_a, int [B, H, W], classes; other keys are ignored.
-          seed: int32 [2], of all noise.
-          parse: S [B, H, W, 13] if it is known, as when pairs are reconstructed (4.3); otherwise it is predicted.
+        `agnostic_parse` S_a, int [B, H, W], classes; other keys are ignored.
+      seed: int32 [2], of all noise.
+      parse: S [B, H, W, 13] if it is known, as when pairs are reconstructed (4.3); otherwise it is predicted.
 
     Returns:
       `image` [B, H, W, 3] in [-1, 1], and intermediate results: `parse` S^ [B, H, W, 13], `warped` W(c, theta) and

@@ -101,8 +101,7 @@ class Scorer:
 
         Returns:
           A dict per pair: the metrics except `CORPUS`, NaN without a target; or only `error`, which says why its files
-            cannot
-          be used.
+          cannot be used.
         """
         results: list[dict] = []
         for files, row in zip(inputs, rows):

@@ -136,8 +136,7 @@ def predict(model, inputs: Iterable[dict[str, bytes]], batch_size: int = 64, jit
 
     Returns:
       A dict per pair: `PICTURES`, encoded, and `error`. For files that cannot be used only `error`, which says why;
-        other
-      pairs are not affected.
+      other pairs are not affected.
     """
     del batch_size, jit  # memory is for one pair; the export decides what XLA compiles
     results: list[dict] = []

@@ -35,8 +35,8 @@ def read(path: str) -> dict[str, np.ndarray]:
       the file share memory.
 
     Raises:
-        ModelError: the file cannot be read, is not such an archive, is damaged, or its pickle contains anything but
-          named tensors. Nothing of it is executed in any case.
+      ModelError: the file cannot be read, is not such an archive, is damaged, or its pickle contains anything but
+        named tensors. Nothing of it is executed in any case.
     """
     try:
         with tf.io.gfile.GFile(path, 'rb') as file:

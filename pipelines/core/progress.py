@@ -12,11 +12,11 @@ class Progress:
     """Shows a training run's step, loss, rate and time left.
 
     Args:
-        step: the global step.
-        steps: total steps.
-        unit: of the rate, such as tokens or images.
-        stage: name printed before each line.
-        shown: prefix of the metrics to print.
+      step: the global step.
+      steps: total steps.
+      unit: of the rate, such as tokens or images.
+      stage: name printed before each line.
+      shown: prefix of the metrics to print.
 
     Attributes:
       validation: the newest validation's metrics.

@@ -12,18 +12,18 @@ class Stage:
     """One step from raw data to a pushed model.
 
     Attributes:
-        name: its command, `python -m pipelines.<name>`.
-        room: package of its module, for a stage that is not a command.
-        execute: does the work: reads `context.inputs` and writes into the folders of `context.outputs`.
-        needs: stages whose outputs it reads.
-        outputs: output key -> artifact type, named as in TFX.
-        sections: configuration sections its result depends on.
-        roles: parts of data and model whose sources it depends on, see `roles.sources`.
-        extra_inputs: further values its result depends on, such as sizes and times of its raw files.
-        check: raises before any work if the stage cannot succeed.
-        is_up_to_date: whether the outside world still matches these recorded outputs, by key.
-        is_worker: whether this process only takes part in an execution that another process leads and records.
-        seeded: whether it draws random numbers; if not, the seed does not affect it.
+      name: its command, `python -m pipelines.<name>`.
+      room: package of its module, for a stage that is not a command.
+      execute: does the work: reads `context.inputs` and writes into the folders of `context.outputs`.
+      needs: stages whose outputs it reads.
+      outputs: output key -> artifact type, named as in TFX.
+      sections: configuration sections its result depends on.
+      roles: parts of data and model whose sources it depends on, see `roles.sources`.
+      extra_inputs: further values its result depends on, such as sizes and times of its raw files.
+      check: raises before any work if the stage cannot succeed.
+      is_up_to_date: whether the outside world still matches these recorded outputs, by key.
+      is_worker: whether this process only takes part in an execution that another process leads and records.
+      seeded: whether it draws random numbers; if not, the seed does not affect it.
     """
     name: str
     execute: Callable[['Context'], None]

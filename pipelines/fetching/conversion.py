@@ -30,11 +30,11 @@ def make(folder: pathlib.Path, name: str, source: str, by: str, **arguments: Any
     """Make one file or folder, or verify the existing one; return a description of what was done.
 
     Args:
-        folder: the data set's folder.
-        name: name of the result.
-        source: name of the downloaded file.
-        by: the conversion, a key of `_CONVERSIONS`.
-        arguments: arguments of the conversion.
+      folder: the data set's folder.
+      name: name of the result.
+      source: name of the downloaded file.
+      by: the conversion, a key of `_CONVERSIONS`.
+      arguments: arguments of the conversion.
 
     Raises:
       UserError: the source is damaged, or the existing result was not made here or has changed.

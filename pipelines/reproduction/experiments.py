@@ -171,18 +171,18 @@ class Experiment:
     """A table or a figure of a paper.
 
     Attributes:
-        name: `<paper>/<item>`.
-        title, source: a short description, and where in which paper.
-        needs: the data that --data names; empty if it needs none.
-        stages: stages run for every setting and seed; empty if everything is computed from configurations.
-        scales: `small` for two cores, `paper` for the paper's own.
-        settings: by name; the first is the baseline of comparisons.
-        measures: column -> source of its number.
-        exhibits: plots: `draw`, a module of `pipelines/reproduction/plots`, and arguments of its `draw` function.
-        paper: the paper's numbers, setting -> column -> number or text.
-        claims: claims to judge.
-        notes: what a reader must know.
-        instead: why there is nothing to run, and what shows it instead.
+      name: `<paper>/<item>`.
+      title, source: a short description, and where in which paper.
+      needs: the data that --data names; empty if it needs none.
+      stages: stages run for every setting and seed; empty if everything is computed from configurations.
+      scales: `small` for two cores, `paper` for the paper's own.
+      settings: by name; the first is the baseline of comparisons.
+      measures: column -> source of its number.
+      exhibits: plots: `draw`, a module of `pipelines/reproduction/plots`, and arguments of its `draw` function.
+      paper: the paper's numbers, setting -> column -> number or text.
+      claims: claims to judge.
+      notes: what a reader must know.
+      instead: why there is nothing to run, and what shows it instead.
     """
     name: str
     title: str

@@ -134,8 +134,7 @@ class Batcher:
         """Remove and return the oldest request and others of its kind.
 
         If not all fit or workers share them, those of similar length are chosen: a batch of lines takes as long as its
-          longest,
-        so similar lengths cost less together.
+        longest, so similar lengths cost less together.
         """
         alike = sorted((each for each in self._waiting if each.kind == oldest.kind), key=lambda each: each.length)
         free = self._limits.workers - self._busy

@@ -68,13 +68,13 @@ class Measured(NamedTuple):
     """Cost of one configuration on this machine.
 
     Attributes:
-        prepare: time to prepare the small data.
-        begin: time to build the trainer and trace its steps.
-        step: time of a step, with shapes weighted as in an epoch.
-        evaluation: time of a validation batch.
-        per_step: average examples of a batch.
-        parameters: parameters of all nets.
-        memory: the process's peak resident size in gigabytes.
+      prepare: time to prepare the small data.
+      begin: time to build the trainer and trace its steps.
+      step: time of a step, with shapes weighted as in an epoch.
+      evaluation: time of a validation batch.
+      per_step: average examples of a batch.
+      parameters: parameters of all nets.
+      memory: the process's peak resident size in gigabytes.
     """
     prepare: Seconds
     begin: Seconds

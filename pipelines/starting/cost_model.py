@@ -27,12 +27,12 @@ class Work(NamedTuple):
     """A training step of a whole batch.
 
     Attributes:
-        flops: operations in total.
-        parameters: trainable parameters.
-        rows: rows that can be divided among replicas.
-        share: share of the ceiling that such a step reaches.
-        dense_flops, dense_parameters: those of the dense layers; 0 if they are not distinguished.
-        dense_inputs: values per row that each dense layer receives.
+      flops: operations in total.
+      parameters: trainable parameters.
+      rows: rows that can be divided among replicas.
+      share: share of the ceiling that such a step reaches.
+      dense_flops, dense_parameters: those of the dense layers; 0 if they are not distinguished.
+      dense_inputs: values per row that each dense layer receives.
     """
     flops: float
     parameters: int

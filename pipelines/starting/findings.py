@@ -25,16 +25,16 @@ class Findings:
 
     Attributes:
       kind: images, pairs, trees or tryon.
-        said: findings, one sentence each.
-        examples: by split, `train`, `validation` and `test`; approximate, since splits are made by a hash.
-        sections: keys that follow from the data alone.
-        metric: the gate's metric.
-        baseline: that metric's value without any learning.
-        baseline_words: how the baseline predicts.
-        make_small: writes a part of the data into an empty folder, and returns the keys of `data` that locate it.
-        small: number of examples in that part.
-        next_input: argument for `pipelines.predict`.
-        facts: facts the recipes depend on.
+      said: findings, one sentence each.
+      examples: by split, `train`, `validation` and `test`; approximate, since splits are made by a hash.
+      sections: keys that follow from the data alone.
+      metric: the gate's metric.
+      baseline: that metric's value without any learning.
+      baseline_words: how the baseline predicts.
+      make_small: writes a part of the data into an empty folder, and returns the keys of `data` that locate it.
+      small: number of examples in that part.
+      next_input: argument for `pipelines.predict`.
+      facts: facts the recipes depend on.
     """
     kind: str
     said: list[str]
@@ -54,9 +54,9 @@ class Candidate:
     """A net and the shape of its input.
 
     Attributes:
-        words: description of the net.
-        sections: its keys, merged over those of the data.
-        rows: examples, or padded tokens, per batch.
+      words: description of the net.
+      sections: its keys, merged over those of the data.
+      rows: examples, or padded tokens, per batch.
     """
     words: str
     sections: Sections

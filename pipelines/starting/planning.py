@@ -38,11 +38,11 @@ class Plan:
     """The chosen plan and its expected cost.
 
     Attributes:
-        minutes, training: of the whole run, and of the steps alone, on this machine when idle.
-        cpu_minutes: processor minutes.
-        memory: gigabytes.
-        passes: how often each training example is seen.
-        said: reasons, one sentence each.
+      minutes, training: of the whole run, and of the steps alone, on this machine when idle.
+      cpu_minutes: processor minutes.
+      memory: gigabytes.
+      passes: how often each training example is seen.
+      said: reasons, one sentence each.
     """
     candidate: Candidate
     sections: Sections

@@ -247,8 +247,8 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
     Args:
       config: the resolved configuration.
       examples: the data set's folder.
-        run: the ModelRun folder: checkpoints/, interrupted/ (saved at SIGTERM), tensorboard/, weights (the mean of the
-          last checkpoints).
+      run: the ModelRun folder: checkpoints/, interrupted/ (saved at SIGTERM), tensorboard/, weights (the mean of the
+        last checkpoints).
 
     Returns:
       Facts of the run, for lineage and reports.

@@ -35,10 +35,10 @@ def table(n: int, d: int, k: int, r: int) -> dict[str, dict[str, float]]:
     """Return table 1: kind of layer -> column of `COLUMNS` -> number.
 
     Args:
-        n: positions of the sequence.
-        d: width of a position's representation.
-        k: kernel width of a convolution; its path length is that of dilated convolutions.
-        r: neighbourhood of a restricted self-attention.
+      n: positions of the sequence.
+      d: width of a position's representation.
+      k: kernel width of a convolution; its path length is that of dilated convolutions.
+      r: neighbourhood of a restricted self-attention.
     """
     return {name: dict(zip(COLUMNS, (layer.operations(n, d, k, r), layer.sequential(n, d, k, r),
                                      layer.path(n, d, k, r)))) for name, layer in LAYERS.items()}

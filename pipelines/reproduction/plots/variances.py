@@ -44,9 +44,9 @@ def ratios(rule: Callable, a: float, widths: list[int], seeds: int = 20) -> tupl
     """Compute geometric means over seeds.
 
     Args:
-        rule: makes an initializer.
-        a: the rectifiers' slope below zero.
-        widths: widths of the input and each layer, L + 1 numbers.
+      rule: makes an initializer.
+      a: the rectifiers' slope below zero.
+      widths: widths of the input and each layer, L + 1 numbers.
 
     Returns:
       Var[y_l] / Var[y_1] for l of 1 to L (9), and Var[dx_l] / Var[dx_(L+1)] for l of 2 to L + 1 (13); L values each.
