@@ -43,7 +43,7 @@ evaluate: {{thresholds: {{bleu: {{min: 0, max_drop: 100}}}}}}
 
 
 class Sample(NamedTuple):
-    """A process and all below it, after `done` steps or answers: bytes resident, open files, threads."""
+    """A process and its descendants after `done` steps or answers: resident bytes, open files, threads."""
     done: int
     memory: int
     files: int
@@ -57,7 +57,7 @@ def sample(done: int, process: psutil.Process) -> Sample:
 
 
 def slope(samples: list[Sample], what: str) -> tuple[float, float, float]:
-    """Of a quantity over what was done, by Theil and Sen; and the bounds of its 95% interval."""
+    """Slope of a quantity over the work done, by Theil and Sen, with the bounds of its 95% interval."""
     settled = samples[len(samples) // 5:]
     found = scipy.stats.theilslopes([getattr(each, what) for each in settled], [each.done for each in settled])
     return float(found.slope), float(found.low_slope), float(found.high_slope)
@@ -115,7 +115,7 @@ def feed(stream, lines: list[str]) -> None:
 
 
 def report(what: str, samples: list[Sample], bound: float) -> Iterator[str]:
-    """Print a table; yields what is wrong, in words."""
+    """Print a table, and yield each fault as a sentence."""
     first, last = samples[len(samples) // 5], samples[-1]
     print(f'{what}: {last.done:,}, sampled {len(samples)} times')
     for name, unit, scale in (('memory', 'MiB', 2 ** 20), ('files', '', 1), ('threads', '', 1)):
@@ -128,7 +128,7 @@ def report(what: str, samples: list[Sample], bound: float) -> Iterator[str]:
 
 
 def check(lines: list[str], answers: list[str], again: list[str], expected: list[str]) -> Iterator[str]:
-    """Yield what is wrong with outputs for lines and, in reverse order, for the same lines."""
+    """Yield the faults in outputs for lines and, in reverse order, for the same lines."""
     if not len(lines) == len(answers) == len(again):
         yield f'{len(lines):,} lines, {len(answers):,} and {len(again):,} answers'
         return

@@ -79,7 +79,7 @@ def mutated(draw: random.Random, seeds: list[bytes], words: tuple[bytes, ...]) -
 
 @functools.lru_cache(maxsize=2)
 def _shaped(strategy, seed: int) -> list[bytes]:
-    """Return a block of what hypothesis makes of a strategy, the same for the same seed."""
+    """Return a block of examples that hypothesis draws from a strategy, reproducible by seed."""
     import hypothesis
     warnings.simplefilter('ignore')  # of long tokens
     found: list[bytes] = []
@@ -95,7 +95,7 @@ def _shaped(strategy, seed: int) -> list[bytes]:
 
 
 class Fed:
-    """A reader at work in a folder of its own.
+    """A reader working in its own folder.
 
     Args:
       reader: of `fuzz_readers.READERS`.
@@ -147,7 +147,7 @@ class Fed:
 
 
 class State(NamedTuple):
-    """Where a worker is: on which of its tasks, at which input, what came of those before, and that one's bytes."""
+    """Progress of a worker: its task, its input, the results so far, and the input's bytes."""
     task: int
     number: int
     accepted: int
@@ -199,7 +199,7 @@ def _feed(fed: Fed, name: str, place: int, first: int, last: int, out: pathlib.P
 
 
 def _pages(column: int) -> int:
-    """Bytes of address space (0) or of memory (1) that this process has."""
+    """Bytes of address space (0) or memory (1) of this process."""
     return int(pathlib.Path('/proc/self/statm').read_text().split()[column]) * resource.getpagesize()
 
 
@@ -262,7 +262,7 @@ def _wait(worker, current: pathlib.Path, seconds: float) -> bool:
 
 
 def _processor(pid: int) -> float:
-    """Seconds of processor time that a process used; none if it is gone."""
+    """Seconds of processor time that a process used; none if it has ended."""
     try:
         fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
     except OSError:
@@ -271,7 +271,7 @@ def _processor(pid: int) -> float:
 
 
 def _kind(text: str) -> str:
-    """Return what findings have in common: the line of code and the exception, or the complaint."""
+    """Return the key that groups findings: the line of code and the exception, or the complaint."""
     where = [line for line in text.splitlines() if line.startswith('  File ')]
     return (where[-1] if where else '') + text.strip().splitlines()[-1].partition(':')[0]
 

@@ -1,8 +1,8 @@
-"""What `fuzz.py` feeds: each reader of the project as a function of bytes, and small valid files to begin with.
+"""Readers that `fuzz.py` tests, each as a function of bytes, with small valid files to start from.
 
 A reader gets one file's bytes, puts them where the project would find them and lets the project read all of it. What it
-returns are the refusals, dead letters or the like; what the project raises is the caller's to judge. A refusal must
-hold the reader's `place`, the file's name.
+returns are the refusals or dead letters; the caller judges the exceptions that the project raises. A refusal must
+contain the reader's `place`, the file's name.
 """
 import dataclasses
 import gzip
@@ -124,7 +124,7 @@ def _ranges(folder):
 
 
 def _records(part: str):
-    """Return a data set of two shards of which one file is what it is told; hashes in the manifest are made right."""
+    """Return a data set of two shards in which one file has the given content, with correct hashes in the manifest."""
     def make(folder):
         folder /= 'data'
         entries = []
@@ -171,7 +171,7 @@ def _config(folder):
 
 
 def _use(loaded) -> None:
-    """Do what every stage does with a configuration before it runs."""
+    """Load a configuration as every stage does."""
     json.dumps(loaded.values).encode()
     loaded.data.files('train')
 
@@ -274,7 +274,7 @@ def _pairs(folder):
 
 
 def _tryon(key: str):
-    """Return a good sample but for one of its files."""
+    """Return a sample that is valid except for one of its files."""
     def make(folder):
         sample_people.write_people(str(folder), 1, 0, (128, 96))
         good = pairs_files.read(pairs_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')

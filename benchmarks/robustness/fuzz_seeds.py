@@ -1,4 +1,4 @@
-"""Small valid files for `fuzz.py` to damage, what it likes to put into them, and how their checksums are put right."""
+"""Small valid files for `fuzz.py` to damage, values to insert, and the repair of their checksums."""
 import io
 import struct
 import tarfile
@@ -43,7 +43,7 @@ def tar(kind: int, names=('a.en', 'a.de', 'n01/b.jpg', 'c_boxes.txt', 'x' * 120 
 
 
 def tar_sums(data: bytes) -> bytes:
-    """Return a tar with right checksums in whatever may be a header."""
+    """Return a tar with correct checksums wherever a header may be."""
     done = bytearray(data)
     for at in range(0, len(done) - 511, 512):
         if done[at + 257:at + 262] == b'ustar':
@@ -60,7 +60,7 @@ def picture(kind: str, mode: str = 'RGB', size=(24, 20), **options) -> bytes:
 
 
 def png_sums(data: bytes) -> bytes:
-    """Return a PNG with right checksums, as far as its chunks can be followed."""
+    """Return a PNG with correct checksums, as far as its chunks can be followed."""
     done, at = bytearray(data), 8
     while at + 12 <= len(done):
         end = at + 8 + int.from_bytes(done[at:at + 4], 'big')
@@ -80,7 +80,7 @@ def matlab() -> bytes:
 
 
 def zip_sums(data: bytes) -> bytes:
-    """Return a zip archive with right checksums, as far as its stored members can be followed."""
+    """Return a zip archive with correct checksums, as far as its stored members can be followed."""
     done, at = bytearray(data), 0
     for _ in range(99):
         if (at := done.find(b'PK\x01\x02', at)) < 0 or at + 46 > len(done):

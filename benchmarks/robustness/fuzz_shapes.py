@@ -1,4 +1,4 @@
-"""What `fuzz.py` makes up: hypothesis strategies of files that are nearly right, each from a reader's seeds.
+"""Hypothesis strategies for `fuzz.py`: nearly valid files, each from a reader's seeds.
 
 Damage alone stops at the first checksum or bracket. These are whole in their outer form and odd inside.
 """
@@ -138,7 +138,7 @@ def xml(seeds):
 
 
 def index(seeds):
-    """Return an .npy header that lies, before the right rows."""
+    """Return a wrong .npy header before correct rows."""
     rows = seeds[0][-3 * 20:]
     shape = st.one_of(BIG.map(lambda n: (n,)), st.just((3,)), st.just((3, 1)), st.just(()), st.just('x'))
     descr = st.one_of(TEXT, st.sampled_from(['<u8', '|O', 'O', '<U9', '|V20', '<M8[ns]', [('offset', '<u8')] * 2]), ODD,
@@ -276,7 +276,7 @@ def _unvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def table_file(seeds):
-    """Return the index of a checkpoint whose entries lie, its checksums right."""
+    """Return the index of a checkpoint with wrong entries and correct checksums."""
     data = seeds[0]
     _, at = _unvarint(data, len(data) - 48)
     _, at = _unvarint(data, at)

@@ -67,7 +67,7 @@ def start(arguments: list[str], folder: pathlib.Path) -> subprocess.Popen:
 
 
 def until_started(child: subprocess.Popen, folder: pathlib.Path) -> float:
-    """When the stage said that it begins, or left without."""
+    """When the stage announced its start, or ended without."""
     while child.poll() is None and ': started.' not in (folder / 'said').read_text():
         time.sleep(0.02)
     return time.monotonic()
@@ -84,7 +84,7 @@ def finish(stage: str, flags: list[str], folder: pathlib.Path) -> tuple[str, flo
 
 
 def kill_after(seconds: float, stage: str, flags: list[str], folder: pathlib.Path) -> bool:
-    """Start a stage and kills its process group so long after it began. False: it had finished by then."""
+    """Start a stage and kill its process group the given time after its start. False: it had already finished."""
     child = start(command(stage, flags), folder)
     until_started(child, folder)
     try:
@@ -97,7 +97,7 @@ def kill_after(seconds: float, stage: str, flags: list[str], folder: pathlib.Pat
 
 
 def kill_at(call: str, number: int, stage: str, flags: list[str], folder: pathlib.Path) -> bool:
-    """As `kill_after`, when the main thread makes its so-manieth call of one name."""
+    """As `kill_after`, at the main thread's n-th call of one name."""
     return start(['strace', '-o', os.devnull, '-e', call, '-e', f'inject={call}:signal=SIGKILL:when={number}',
                   *command(stage, flags)], folder).wait() == -signal.SIGKILL
 
@@ -142,7 +142,7 @@ def result(stage: str, root: pathlib.Path) -> dict[str, str]:
 
 
 def pushed(root: pathlib.Path) -> dict[str, str]:
-    """Return every version must be whole, and the newest be the exported model."""
+    """Check that every version is complete, and that the newest is the exported model."""
     from pipelines.serving import pusher
     [destination] = [path for path in root.glob('serving/*') if not path.name.endswith('.kit')]
     files = [pusher.verify(version.path)['files'] for version in pusher.versions(str(destination))]
@@ -158,7 +158,7 @@ def names(root: pathlib.Path) -> set[str]:
 
 
 def point(stage: str, kill, whole: pathlib.Path, folder: pathlib.Path, flags: list[str]) -> dict:
-    """One kill, and the end it came to all the same. `kill(folder, share of the moment)` says if it was in time."""
+    """One kill and the resumed run's result. `kill(folder, share of the moment)` returns whether it was in time."""
     begun = time.monotonic()
     for share in (1.0, 0.7, 0.4):  # the machine may be quicker now than it was
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,7 +3,7 @@
     python benchmarks/robustness/push_sweep.py --out /tmp/push_sweep
 
 Two models of a tiny configuration go through pipelines of their own, then `pipelines.push` pushes them 200 times, each
-time anew; half of the commands are killed at a random moment of their run time. A poller in a second process lists the
+time again; half of the commands are killed at a random moment of their run time. A poller in a second process lists the
 serving folder without a pause, hashes what is new and looks that nothing vanishes; a server in a third does as
 TensorFlow Serving does, loads every new version beside the one it has, and answers from that meanwhile. Each command is
 a fork of one process that has imported what it needs. `--models DIR DIR` pushes two SavedModels instead.
@@ -65,7 +65,7 @@ def flaw(version: str) -> str | None:
 
 
 def over() -> bool:
-    """Return whether standard input has ended, by which readers are told to stop."""
+    """Return whether standard input has ended, which tells readers to stop."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 

@@ -39,7 +39,7 @@ MEMORY_GROWTH = 1.1
 
 
 class Server:
-    """The process under test, which may be killed and started again.
+    """Server process under test, which can be killed and restarted.
 
     Attributes:
       lives: how often it was started; `up` is False between a kill and the next life.
@@ -58,25 +58,23 @@ class Server:
         self.lives, self.up = self.lives + 1, True
 
     async def restart(self) -> None:
-        """Kills it as the machine would when memory ran out, and starts it again."""
+        """Kill it as the kernel does when memory runs out, and start it again."""
         self.up = False
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         await asyncio.to_thread(self.start)
 
     def sample(self) -> None:
-        with contextlib.suppress(OSError, StopIteration):
-            status = pathlib.Path(f'/proc/{self.process.pid}/status').read_text()
-            resident = next(line for line in status.splitlines() if line.startswith('VmRSS')).split()[1]
-            self.memory[self.lives].append(int(resident) / 1e6)
+        with contextlib.suppress(OSError, StopIteration):  # it is being killed
+            self.memory[self.lives].append(serve_load.memory(self.process.pid, 'VmRSS'))
 
 
 class Fire:
-    """Everything that happens to a server at once, and what was seen of it.
+    """All load and faults on a server, and counts of what was observed.
 
     Attributes:
-      seen: how often what happened.
-      faults: what must not have happened, in words.
+      seen: event -> count.
+      faults: sentences on what must not happen.
     """
 
     def __init__(self, args: argparse.Namespace, server: Server, name: str, lines: list[str], expected: list[str]):
@@ -97,7 +95,7 @@ class Fire:
         return time.monotonic() < self._end
 
     async def _exchange(self, body: bytes, what: str) -> tuple[int, bytes] | None:
-        """One request on a connection of its own. Returns status and body; None where the server was killed."""
+        """Send one request on its own connection. Returns status and body, or None if a kill cut it off."""
         life = self._server.lives if self._server.up else None
         try:
             async with asyncio.timeout(PATIENCE):
@@ -117,7 +115,7 @@ class Fire:
         self.faults.append(words)
 
     async def _client(self, seed: int) -> None:
-        """Whole requests, one after the other; every answer is compared."""
+        """Send whole requests in turn and compare every answer."""
         draw = random.Random(seed)
         while self._going():
             number = draw.randrange(len(self._bodies))
@@ -133,7 +131,7 @@ class Fire:
                 self._fault(f'whole: {status}, {content[:200]!r}')
 
     async def _damager(self, seed: int) -> None:
-        """Bodies with random damage; any answer but a fault of the server's will do."""
+        """Send bodies with random damage; any answer but a server error is accepted."""
         draw = random.Random(1000 + seed)
         while self._going() and self._damage_left > 0:
             self._damage_left -= 1
@@ -172,7 +170,7 @@ class Fire:
                 self.seen['slowly read'] += 1
 
     async def _pusher(self, publish, rollback) -> None:
-        """Pushes and rollbacks in turn, evenly over the time."""
+        """Push and roll back in turn, evenly over the time."""
         for number in range(self._args.pushes):
             await asyncio.sleep(60 * self._args.minutes / (self._args.pushes + 1))
             await asyncio.to_thread(publish if number % 2 else rollback)
@@ -191,7 +189,7 @@ class Fire:
 
 
 def grown(samples: list[float]) -> bool:
-    """Whether the last third of a life needed more memory than the third before, by `MEMORY_GROWTH`."""
+    """Return whether memory grew by more than `MEMORY_GROWTH` from the second to the last third of a life."""
     third = len(samples) // 3
     before, last = samples[third:2 * third], samples[-third:]
     return third >= 20 and statistics.fmean(last) > MEMORY_GROWTH * statistics.fmean(before)

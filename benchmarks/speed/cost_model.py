@@ -1,4 +1,4 @@
-"""Models a training step on several accelerators in two terms, and puts it beside what has been published.
+"""Model a training step on several accelerators in two terms, and compare it with published figures.
 
     python benchmarks/speed/cost_model.py --out DIR
     python benchmarks/speed/cost_model.py --out DIR --measured runs/bench/side_by_side.json
@@ -66,7 +66,7 @@ PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
 
 
 def work(name: str, share: float) -> Work:
-    """Return a step of a configuration that ships, by its model's own counts."""
+    """Return a step of a shipped configuration, from its model's own counts."""
     from pipelines.core import config
     resolved = config.load(name)
     model, module = resolved.model, resolved.model_spec
@@ -120,7 +120,7 @@ def beside_published(steps: dict[str, Work], machines: dict[str, Accelerator]) -
 
 
 def exchange_table(steps: dict[str, Work]) -> str:
-    """Tables what each scheme sends a step, for the nets that have dense layers."""
+    """Return a table of each scheme's traffic per step, for nets with dense layers."""
     rows = ['| net | batch | scheme | MB a replica sends: of 2 | of 4 | of 8 | computed by one alone |',
             '|---|---:|---|---:|---:|---:|---:|']
     for model, step in steps.items():

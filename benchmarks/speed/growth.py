@@ -1,4 +1,4 @@
-"""How cost grows with size: exponents, and what theory says of them.
+"""Growth of cost with size: measured exponents against theory.
 
     python benchmarks/speed/growth.py --out DIR
     python benchmarks/speed/growth.py --out DIR --only corpus --lines 10000 30000 100000 300000 1000000 5000000
@@ -92,7 +92,7 @@ def pictures(sides: list[int], pixels: int) -> dict[int, str]:
 
 
 def units(commands: dict[int, str], rounds: int, seconds: float) -> dict:
-    """Round of work that is done again and again: size -> seconds a unit and MiB at most, in lists of one a round."""
+    """Measure repeated rounds of work: size -> seconds per unit and peak MiB, one list entry per round."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         sides = {}
         for size, command in commands.items():
@@ -106,7 +106,7 @@ def units(commands: dict[int, str], rounds: int, seconds: float) -> dict:
 
 
 def corpora(folder: pathlib.Path, lines: list[int], rounds: int, flags: list[str]) -> dict:
-    """Return the same of whole jobs; each takes as long as it takes."""
+    """Return the same for whole jobs, without a time limit."""
     kept: list[dict] = []
     dropped: list[dict] = []
     for size in lines:
@@ -144,7 +144,7 @@ def medians(result: dict, what: str) -> tuple[list[int], list[float]]:
 
 
 def markdown(name: str, result: dict) -> str:
-    """Return a table of sizes, and in sentences what was fitted."""
+    """Return a table of sizes, and the fits as sentences."""
     study, (sizes, times), (_, memory) = STUDIES[name], medians(result, 'seconds'), medians(result, 'mib')
     line, rounds = powers.line(sizes, times), len(next(iter(result['seconds'].values())))
     rows = [f'| {study.size} | {study.cost} | least to most | times the first | {study.counted}, times the first | '
@@ -168,7 +168,7 @@ def markdown(name: str, result: dict) -> str:
 
 
 def crossing(line: powers.Line) -> str:
-    """Return the size at which what grows costs as much as what does not."""
+    """Return the size at which the growing cost equals the fixed cost."""
     return f'{line.fixed / line.each:,.0f}' if line.each else 'no size'
 
 

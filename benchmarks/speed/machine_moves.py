@@ -48,7 +48,7 @@ class PlainSchool:
                              number % 2 == 0, self._draw.choice(self.machine.game.starts()), self._keys)
 
     def measure(self, seconds: float) -> float:
-        """Move a second."""
+        """Return the moves per second."""
         moves, started = len(self.machine.memory), time.perf_counter()
         for number in itertools.count():
             if number % 2 == 0 and time.perf_counter() > started + seconds:
@@ -58,7 +58,7 @@ class PlainSchool:
 
 
 def measure(machines: Machines, lesson, first: int, count: int) -> float:
-    """Move of all machines a second, in lessons from number `first`."""
+    """Return the moves of all machines per second, in lessons from number `first`."""
     moves, started = int(tf.reduce_sum(machines.time)), time.perf_counter()
     for number in range(first, first + count):
         lesson(tf.constant(number))

@@ -1,4 +1,4 @@
-"""What a training step of each big net takes in memory, by what is configured; and the largest batch that fits.
+"""Memory of a training step of each big net under several settings, and the largest batch that fits.
 
     python benchmarks/speed/memory.py --out DIR [--only VGG-D …] [--limit 16]
 
@@ -59,7 +59,7 @@ NETS = {
 
 
 def batch_of(net: Net, trainer, rows: int) -> dict:
-    """Tensors as the net's data module makes them."""
+    """Tensors in the form of the net's data module."""
     import inputs
     import inputs_tryon
     import tensorflow as tf
@@ -100,7 +100,7 @@ def measured(name: str, rows: int, number: int, keys: list[str]) -> dict:
 
 
 def largest(name: str, keys: list[str], small: tuple[int, float], limit: float) -> dict:
-    """Return the most rows whose peak, and MORE, is within `limit`; `small` is a number of rows and their peak."""
+    """Return the most rows whose peak, plus MORE, is within `limit`; `small` is a number of rows and their peak."""
     def of(some):
         return measured(name, some, 1, keys)['peak'] * (1 + MORE)
     rows, peak = small[0], small[1] * (1 + MORE)
@@ -127,7 +127,7 @@ def table(found: dict, limit: int) -> str:
 
 
 def differences(result: dict) -> list[str]:
-    """Ways whose first loss is another."""
+    """Ways whose first loss differs."""
     plain = result['ways']['as it is']['loss']
     return [way for way, one in result['ways'].items() if not abs(one['loss'] / plain - 1) < TOLERANCE.get(way, 1e-3)]
 

@@ -76,7 +76,7 @@ def answer_of(outputs: dict) -> str:
 # The three sides.
 
 def ceiling(args, inputs: list) -> None:
-    """Print rows a second of `predict`, of several times, and its answers."""
+    """Print the rows per second of several runs of `predict`, and its answers."""
     from pipelines.core import cli
     cli.quiet_libraries()
     from pipelines.serving import saved_model
@@ -92,7 +92,7 @@ def ceiling(args, inputs: list) -> None:
 
 
 def plain(args, inputs: list) -> None:
-    """Serve without batches, as one would write it first."""
+    """Serve without batches, as in a simple first version."""
     from pipelines.core import cli
     cli.quiet_libraries()
     import tensorflow as tf
@@ -182,10 +182,10 @@ def processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
 
-def memory(pid: int) -> float:
+def memory(pid: int, field: str = 'VmHWM') -> float:
     """Peak resident memory of a process, in GB."""
     status = pathlib.Path(f'/proc/{pid}/status').read_text()
-    return int(next(line for line in status.splitlines() if line.startswith('VmHWM')).split()[1]) / 1e6
+    return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) / 1e6
 
 
 def wait_for(port: int, server: subprocess.Popen, seconds: float = 600) -> None:

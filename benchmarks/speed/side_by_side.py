@@ -60,7 +60,7 @@ class Contest:
 
 
 class Side:
-    """A side's process, which waits unless it is asked."""
+    """A side's process, which waits for requests."""
 
     def __init__(self, command: str, interpreters: dict[str, str], answer: pathlib.Path):
         script, *rest = command.split()
@@ -72,7 +72,7 @@ class Side:
             env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3', 'PYTHONPATH': str(ROOT)})
 
     def say(self, line: str = '') -> dict:
-        """Raise RuntimeError: it has ended; what it said of that is on standard error."""
+        """Raise RuntimeError: the process has ended; its message is on standard error."""
         assert self._process.stdin and self._process.stdout
         if line:
             with contextlib.suppress(BrokenPipeError):  # it says nothing more then, either
@@ -94,14 +94,14 @@ class Side:
 
 
 def busy_seconds() -> float:
-    """Of all processors since the start, what a hypervisor took included."""
+    """Seconds of all processors since the start, including those a hypervisor took."""
     with open('/proc/stat') as file:
         user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf('SC_CLK_TCK')
 
 
 def measure(side: Side, seconds: float) -> dict:
-    """One turn of one side: its rate, its processors' seconds a unit, and what share of their time others took."""
+    """One turn of one side: its rate, its processor seconds per unit, and the share of time taken by others."""
     busy, own = busy_seconds(), side.processor_seconds()
     said = side.say(str(seconds))
     own = side.processor_seconds() - own
@@ -140,7 +140,7 @@ def alternate(sides: dict[str, Side], rounds: int, seconds: float) -> tuple[list
 
 
 def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: float) -> dict:
-    """Make all sides ready, compares their answers, and lets them work in turn."""
+    """Prepare all sides, compare their answers, and let them work in turn."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         sides = {}
         for name, command in {**contest.sides, 'ceiling': 'ours_ceiling.py gemm'}.items():
@@ -204,7 +204,7 @@ def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> Non
 
 
 def chosen(contests: dict[str, Contest], only: list[str], given: dict[str, str]) -> dict[str, Contest]:
-    """Those asked for whose paths are all given, with the paths in place."""
+    """Return the requested contests whose paths are all given, with the paths filled in."""
     found = {}
     for name in only or contests:
         try:

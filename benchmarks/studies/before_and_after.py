@@ -1,4 +1,4 @@
-"""Checks that a change of the code changes no result: runs every system at a tiny size in two checkouts and compares.
+"""Check that a code change changes no result: run every system at a tiny size in two checkouts and compare.
 
     python benchmarks/studies/before_and_after.py ../before . --work /tmp/before_and_after
     python benchmarks/studies/before_and_after.py ../before . --only vgg transformer
@@ -48,7 +48,7 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
 
 
 def write_bank(folder: pathlib.Path) -> None:
-    """Write some made trees, for the parser."""
+    """Write some generated trees, for the parser."""
     draw = random.Random(1)
     for number in range(20):
         trees = [f'( (S (NP-SBJ (DT the) (NN {draw.choice(["cat", "dog", "tree"])})) (VP (VBZ sees) '
@@ -88,7 +88,7 @@ def _weights(root: pathlib.Path) -> dict[str, str]:
 
 
 def found(checkout: pathlib.Path, systems: list[str], work: pathlib.Path) -> dict[str, dict[str, str]]:
-    """Run all systems in one checkout; keeps the result of a checkout without changes."""
+    """Run all systems in one checkout, and keep the result if it has no uncommitted changes."""
     git = ['git', '-C', str(checkout)]
     commit = subprocess.run([*git, 'rev-parse', 'HEAD'], capture_output=True, text=True, check=True).stdout.strip()
     changed = subprocess.run([*git, 'status', '--porcelain', '--', 'data_prep', 'keras_models', 'pipelines', 'configs'],

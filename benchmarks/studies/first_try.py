@@ -35,7 +35,7 @@ class Cell(NamedTuple):
     """A data set and how long to learn from it.
 
     Attributes:
-      kind: what `pipelines.init` is told.
+      kind: the arguments of `pipelines.init`.
       needs: what DIR must hold.
       make: (DIR, an empty folder) -> the paths `pipelines.init` is given.
       minutes: of the whole run.
@@ -85,7 +85,7 @@ def images(archive: str, below: str, classes: int, count: int, wrong: float = 0,
 
 
 def resized(side: int) -> Callable[[bytes], bytes]:
-    """Return a change to images of so many pixels a side."""
+    """Return a function that resizes images to the given side."""
     def change(data: bytes) -> bytes:
         from PIL import Image
         stream = io.BytesIO()
@@ -189,7 +189,7 @@ def run(command: list[str], log: pathlib.Path) -> tuple[int, float, float, float
 
 
 def try_first(name: str, cell: Cell, data: pathlib.Path, out: pathlib.Path, seed: int) -> dict:
-    """Make a cell's data if need be, asks for a configuration, and runs it."""
+    """Make a cell's data if necessary, create a configuration, and run it."""
     here, raw = out / name / str(seed), out / name / 'data'
     here.mkdir(parents=True, exist_ok=True)
     listed = out / name / 'paths.json'

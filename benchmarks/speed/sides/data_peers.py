@@ -1,4 +1,4 @@
-"""The same pictures and pairs by OpenCV and SentencePiece, which write no more than what they make."""
+"""The same images and pairs by OpenCV and SentencePiece, which write only their output."""
 import gzip
 import io
 import itertools
@@ -18,7 +18,7 @@ DECODE = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 
 
 def prepared(path: str) -> bytes:
-    """Return a picture whose shorter side is at most 256; one that is so already stays as it came."""
+    """Return an image with a shorter side of at most 256; smaller ones stay unchanged."""
     content = pathlib.Path(path).read_bytes()
     pixels = cv2.imdecode(np.frombuffer(content, np.uint8), DECODE)
     size, short = pixels.shape[:2], min(pixels.shape[:2])
@@ -30,7 +30,7 @@ def prepared(path: str) -> bytes:
 
 
 def write(path: str, files: list[str]) -> None:
-    """Pictures one after the other, each behind its length."""
+    """Images one after the other, each after its length."""
     with open(path, 'wb') as target:
         for file in files:
             encoded = prepared(file)
@@ -42,7 +42,7 @@ def blocks(content: bytes) -> np.ndarray:
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
-    """Two processes, each for half of the files, started before anything is timed.
+    """Two processes, each for half of the files, started before timing.
 
     OpenCV reduces by the mean of what is under a pixel, ours by a triangle of twice its width: of what OpenCV has, that
     is nearest.
@@ -64,7 +64,7 @@ def lines(path: pathlib.Path) -> list[str]:
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:
-    """Lines to ids in two threads, by 8,000 subwords that both sides learn of the text alike; what is written are ids.
+    """Lines to ids in two threads, with 8,000 subwords that both sides learn from the same text; ids are written.
 
     It does not look for pairs that lack a side, so the text must have none.
     """

@@ -1,4 +1,4 @@
-"""The Transformer as one writes it in Keras, of its own attention layers, in graph mode."""
+"""The Transformer in idiomatic Keras with its attention layers, in graph mode."""
 import inputs
 import keras
 import numpy as np

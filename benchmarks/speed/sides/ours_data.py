@@ -1,4 +1,4 @@
-"""Our preparation of raw files and our input pipeline; and what bounds that: decoding JPEG, a step that never waits.
+"""Our preparation of raw files and our input pipeline, with its bounds: JPEG decoding, and a step that never waits.
 
 Pictures are a folder `train` of class folders, text is `train.en.gz` and `train.de.gz`. Preparation is the Beam job as
 `python -m pipelines.prepare` runs it without further flags, into a new folder every time: its worker is in this
@@ -40,14 +40,14 @@ def read(folder: str, split: str, features: dict) -> Iterator[dict[str, np.ndarr
 
 
 def prepare_pictures(pictures: str, folder: str, resize: int | None = None, times: int = 1) -> int:
-    """Return how many; a tenth each is split off for validation and test, without which there is no data set."""
+    """Return the number of images; a tenth each becomes validation and test, which a data set needs."""
     config = imagenet.Config(folder=pictures, train=['train'] * times, validation_fraction=0.1, test_fraction=0.1,
                              resize=resize)
     return sum(counts['written'] for counts in image_job.run(config, folder, [])['counts'].values())
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
-    """Beyond what the peer does, equal files are found, training pixels added up, and records indexed."""
+    """Unlike the peer, this also finds equal files, adds up training pixels and indexes records."""
     def once():
         with tempfile.TemporaryDirectory() as folder:
             return prepare_pictures(pictures, folder, SCALE, times)
@@ -61,7 +61,7 @@ def imagenet_preparation(pictures: str, times: int) -> side.Work:
 
 
 def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
-    """Return how many pairs; one that is no part of them is held out, without which there is no data set."""
+    """Return the number of pairs; one further pair is held out, because a data set needs it."""
     held_out, subword_model = pathlib.Path(folder, 'held_out.tsv'), pathlib.Path(folder, 'given.model')
     held_out.write_text('held\tout\n')
     subword_model.write_bytes(model)
@@ -71,7 +71,7 @@ def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:
-    """By 8,000 subwords, which both sides learn of the text alike, before anything is timed."""
+    """Use 8,000 subwords, which both sides learn from the same text before timing."""
     lines = itertools.chain.from_iterable(gzip.open(pathlib.Path(text, f'train.{language}.gz'), 'rt', newline='\n')
                                           for language in ('en', 'de'))
     model = subwords.learn((line.rstrip('\n') for line in lines), subwords.Config(vocab_size=8000))
@@ -88,7 +88,7 @@ def wmt_preparation(text: str, times: int) -> side.Work:
 
 
 def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipeline.Batches, list]:
-    """Pictures as they came, which the ImageNet configurations keep.
+    """Images in their original form, which the ImageNet configurations keep.
 
     Returns:
       The records; which are in a batch; and two decoders: as a net is trained, crops mirrored, less the mean colour and
@@ -105,7 +105,7 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
-    """Record to batches, some passes over them; a pass begins with nothing decoded ahead."""
+    """Turn records into batches in several passes; each pass starts with nothing decoded ahead."""
     strategy.serialise_cpu_ops()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
@@ -162,7 +162,7 @@ def jpeg_decoding(pictures: str, rows: int) -> side.Work:
 
 
 def input_beside_a_step(pictures: str, rows: int, fed: bool) -> side.Work:
-    """Step of a training on an accelerator, each of a fixed time, in which this process waits as it would for one.
+    """Training steps of fixed duration, in which this process waits as for an accelerator.
 
     A step takes 1.2 times as long as the input alone takes for its batch. It is fed by the pipeline, which works
     meanwhile, or with one batch always. A unit is a millisecond of steps, so that of a second 1,000 would be all.

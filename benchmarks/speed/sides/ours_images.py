@@ -13,7 +13,7 @@ KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
 
 
 def forward(net: str, batch: int, jit: bool = False, crop: int = 224) -> side.Work:
-    """Score of pictures, as `predict` has them."""
+    """Scores of images, as in `predict`."""
     resolved = config.load(CONFIGS[net], [*KEYS, f'model.crop={crop}'])
     [model] = classification.build(resolved.model).values()
     model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
@@ -27,7 +27,7 @@ def forward(net: str, batch: int, jit: bool = False, crop: int = 224) -> side.Wo
 
 
 def step(net: str, batch: int, jit: bool = False) -> side.Work:
-    """Return a training step; nothing is dropped, as every library draws in its own way."""
+    """Return a training step; without dropout, because every library draws differently."""
     trainer = trained.Trained(CONFIGS[net], *KEYS, f'train.jit={str(jit).lower()}',
                               f'model.learning_rate={inputs.RATE}')
     trainer.net.set_weights(inputs.weights([weight.shape for weight in trainer.net.weights]))

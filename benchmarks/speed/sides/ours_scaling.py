@@ -43,10 +43,10 @@ def trainer(net: str, strategy: str, batch: int,
 
 def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = False,
          dense_layers: str = 'every_device') -> side.Work:
-    """Return a unit is a step of the whole batch.
+    """Return the work; a unit is a step of the whole batch.
 
-    `threads`: that an operation may use, in every process; 0 leaves it to TensorFlow, which takes all cores.
-    `beside`: operations start beside each other, which training does not let them, so that weights repeat to the bit.
+    `threads`: number an operation may use, in every process; 0 leaves it to TensorFlow, which takes all cores.
+    `beside`: operations start concurrently, which training disables so that weights are reproducible to the bit.
     """
     if threads:
         os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
@@ -68,7 +68,7 @@ def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = F
 
 
 def second_worker() -> subprocess.Popen:
-    """Make this process the first of two workers, and starts the other, which does a step for every line it reads."""
+    """Make this process the first of two workers, and start the other, which does a step for every line it reads."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
         for each in sockets:

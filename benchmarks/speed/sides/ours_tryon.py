@@ -19,7 +19,7 @@ def names(net: keras.Model) -> dict[str, tf.Variable]:
 
 
 def fill(net: keras.Model) -> None:
-    """Give a network the weights all sides have."""
+    """Give a network the weights shared by all sides."""
     variables = names(net)
     weights = inputs_tryon.weights({  # [height, width, maps, kernels] is [kernels, maps, height, width] there
         name: (*variable.shape[:-3:-1], *variable.shape[:-2]) for name, variable in variables.items()})
@@ -32,14 +32,14 @@ def fill(net: keras.Model) -> None:
 
 
 def pairs(batch: int, size: list[int]) -> dict[str, tf.Tensor]:
-    """Persons and garments; what the segmentation generator draws is from now on what all sides have."""
+    """Persons and garments; also replaces the segmentation generator's noise by the one shared by all sides."""
     noise = tf.constant(inputs_tryon.noise(batch))
     chain.noise = lambda seed, shape: noise
     return {name: tf.constant(value) for name, value in inputs_tryon.pairs(batch, size).items()}
 
 
 def viton_hd_forward(size: list[int]) -> side.Work:
-    """Figure 3, as it is served."""
+    """Figure 3, as served."""
     config = try_on.Config(preset='official', size=size)
     nets, given = try_on.build(config), pairs(1, size)
     for net in nets.values():

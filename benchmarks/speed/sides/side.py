@@ -1,4 +1,4 @@
-"""One side of a comparison: a process that does a piece of work as often as it is told, see `side_by_side.py`."""
+"""One side of a comparison: a process that repeats a piece of work on request, see `side_by_side.py`."""
 import json
 import resource
 import sys
@@ -10,11 +10,11 @@ import numpy as np
 
 
 class Work(NamedTuple):
-    """A piece of work that is ready to be done.
+    """A prepared piece of work.
 
     Attributes:
-      answer: what it computes, by name: both sides must compute the same, from inputs that both make alike.
-      once: does it once and waits for its end; returns how many units that were.
+      answer: results by name; both sides must compute the same from equal inputs.
+      once: does it once, waits for its end, and returns the number of units.
     """
     answer: dict[str, np.ndarray]
     once: Callable[[], int]
@@ -28,13 +28,13 @@ def _value(text: str):
 
 
 def serve(works: dict[str, Callable[..., Work]]) -> None:
-    """Speaks the runner's language on standard input and output, for the work named on the command line.
+    """Serve the runner's protocol on standard input and output, for the work named on the command line.
 
     `python ours_text.py NAME ANSWER [key=value …]` makes the work ready, writes its answer to the file ANSWER and says
     so; then, for every line, a number of seconds, does the work for as long, and says how many units took how long.
     """
     name, answer, *given = sys.argv[1:]
-    said, sys.stdout = sys.stdout, sys.stderr  # what libraries print is not for the runner
+    said, sys.stdout = sys.stdout, sys.stderr  # keep libraries' output away from the runner
     work = works[name](**{key: _value(value) for key, value in (pair.split('=', 1) for pair in given)})
     np.savez(answer, **work.answer)
     work.once()

@@ -31,7 +31,7 @@ def options(size: list[int]) -> types.SimpleNamespace:
 
 
 def filled(network: nn.Module) -> nn.Module:
-    """With the weights all sides have."""
+    """With the weights shared by all sides."""
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items() if value.ndim}
     network.load_state_dict({name: torch.from_numpy(value) for name, value in inputs_tryon.weights(shapes).items()},
                             strict=False)  # batches are not counted
@@ -115,7 +115,7 @@ def adam(network: nn.Module, rate: float) -> torch.optim.Adam:
 
 
 def norms(generator: str, network: nn.Module) -> dict[str, np.ndarray]:
-    """Of the gradients that are compared."""
+    """Norms of the compared gradients."""
     kernels = dict(network.named_parameters())
     return {name: kernels[name].grad.norm().numpy() for name in inputs_tryon.WATCHED[generator]}
 
@@ -137,7 +137,7 @@ def geometric_step(batch: int, authors: str) -> side.Work:
     given, optimizer = pairs(batch, inputs_tryon.LOW), adam(network, 2e-4)
 
     def learn():
-        """Return the loss; leaves gradients."""
+        """Return the loss, with gradients left in the weights."""
         worn = (given['parse'] == UPPER)[:, None].float()
         theta, grid = network(joined(worn, given['pose'], given['agnostic']), given['cloth'])
         warped = F.grid_sample(given['cloth'], grid, padding_mode='border', align_corners=False)
@@ -183,7 +183,7 @@ def segmentation_step(batch: int, authors: str) -> side.Work:
     optimizers = adam(network, 4e-4), adam(judge, 4e-4)
 
     def learn():
-        """Return the losses of both; leaves gradients."""
+        """Return the losses of both, with gradients left in the weights."""
         X = shown(given, lambda each: each)
         logits = network(joined(*X, given['noise']))
         fake = decisions(judge, joined(*X, logits.sigmoid()))

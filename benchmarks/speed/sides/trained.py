@@ -1,4 +1,4 @@
-"""Our trainer on batches it is handed: what `python -m pipelines.train` runs a step, without data or loop."""
+"""Our trainer on given batches: a step of `python -m pipelines.train` without data or loop."""
 import functools
 import tempfile
 from unittest import mock
@@ -55,7 +55,7 @@ class Trained(trainer.Trainer):
         return float(mean), [float(norm) for norm in norms]
 
     def step(self, batch) -> float:
-        """Update the networks by a batch of one device, or by `shares` of one; returns the first one's loss."""
+        """Update the networks by a batch of one device, or by `shares` of one; return the first one's loss."""
         with precision.rewriting(self.config.train.precision, self.devices.use_mixed_policy):
             found = self._train(batch)
         return float(np.divide(*next(pair for name, pair in found.items() if name.startswith('loss/'))))
