@@ -247,6 +247,9 @@ def test_thresholds_say_whether_they_are_met_and_metrics_which_way_is_better(con
     context = dataclasses.replace(context, properties={**context.properties, 'failed': []})
     parsed = Page(read(report.write(context.outputs['report'], context)))
     assert parsed.text.count('✓ pass') == len(context.config.evaluate.thresholds)
+    context.properties['baseline'] = None  # then what max_drop bounds was not checked, and did not pass
+    unchecked = Page(read(report.write(context.outputs['report'], context)))
+    assert unchecked.text.count('✓ pass') == 1 and '✗ fail' not in unchecked.text
 
 
 def test_the_contents_lead_to_sections_that_are_there(page):

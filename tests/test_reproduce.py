@@ -156,7 +156,7 @@ def test_what_was_run_is_not_run_again(made):
 
 
 def test_origin_is_that_of_the_runs(made):
-    found = results.read(str(made[0] / 'ours' / 'rates'))
+    found = results.read(str(made[0] / 'ours' / 'rates' / results.FOUND))
     facts = [json.loads(file.read_text()) for file in made[0].glob('ours/runs_small/train/*/model_run/run.json')]
     assert {found.hardware} == {each['hardware'] for each in facts} == {machine.describe()}
     assert found.minutes > sum(each['seconds'] for each in facts) / 60 - 0.1

@@ -183,7 +183,7 @@ def processor(pid: int) -> float:
 
 
 def memory(pid: int, field: str = 'VmHWM') -> float:
-    """Peak resident memory of a process, in GB."""
+    """Return a field of a process's status in GB: VmHWM, its peak, or VmRSS, its resident memory."""
     status = pathlib.Path(f'/proc/{pid}/status').read_text()
     return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) / 1e6
 

@@ -82,8 +82,8 @@ class Parser:
             self._net = onnxruntime.InferenceSession(content, options, providers=['CPUExecutionProvider'],
                                                      enable_fallback=0)  # a fallback prints and retries the same
         except Exception as error:  # onnxruntime's exceptions have no common base class
-            reason = ' '.join(str(error).split())[:200]
-            raise UserError(f'--parser {path}: onnxruntime cannot read it ({reason}). Give an ONNX file.') from error
+            raise UserError(f'--parser {path}: onnxruntime cannot read it ({_reason(error)}). Give an ONNX file.'
+                            ) from error
         self._path = path
         self._input, self._output, count = self._check()
         self.name = labels.choose(name, count, path)
@@ -115,8 +115,7 @@ class Parser:
         try:
             scores = self._net.run([self._output], {self._input: np.ascontiguousarray(inputs, np.float32)})[0][0]
         except Exception as error:  # no common base class
-            reason = ' '.join(str(error).split())[:200]
-            raise UserError(f'--parser {self._path}: onnxruntime cannot run it ({reason}). Export it again.'
+            raise UserError(f'--parser {self._path}: onnxruntime cannot run it ({_reason(error)}). Export it again.'
                             ) from error
         # Map each pixel of the image into the scores, whose corners are aligned to those of the padded input.
         height, width = pixels.shape[:2]
@@ -127,6 +126,11 @@ class Parser:
         resized = [cv2.warpAffine(each, matrix, (width, height), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
                                   borderMode=cv2.BORDER_REPLICATE) for each in scores]
         return self._table[np.argmax(resized, 0)]
+
+
+def _reason(error: Exception) -> str:
+    """Return the beginning of an exception's text on one line."""
+    return ' '.join(str(error).split())[:200]
 
 
 def _fitted(pixels: np.ndarray, size: list[int]) -> tuple[np.ndarray, tuple[int, int], tuple[int, int]]:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core import files
 from data_prep.photos import detector, landmarks
 from data_prep.photos.landmarks import Landmarks
 
@@ -126,8 +127,7 @@ def _network(path: str, digest: str) -> tf.lite.Interpreter:
     if not tf.io.gfile.exists(path):
         raise UserError(f'{path}: not found. Run `python -m pipelines.fetch blazepose`, or name its folder with '
                         '--blazepose.')
-    with tf.io.gfile.GFile(path, 'rb') as file:
-        content = file.read()
+    content = files.read(path, 0, -1)
     if hashlib.sha256(content).hexdigest() != digest:
         raise UserError(f'{path}: not the file of mediapipe 0.10.21. Remove it and run `python -m pipelines.fetch '
                         'blazepose`.')

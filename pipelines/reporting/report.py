@@ -130,7 +130,8 @@ def _metrics(config: Config, found: dict) -> tuple[list[dict], str]:
     by_slice, rows = found['metrics'], []
     for name, value in by_slice['overall'].items():
         bounds = config.evaluate.thresholds.get(name, {})
-        passed = None if not bounds or 'failed' not in found else name not in found['failed']
+        checked = bounds.keys() & ({'min', 'max'} if not found.get('baseline') else bounds.keys())
+        passed = name not in found['failed'] if checked and 'failed' in found else None
         rows.append({'name': name, 'value': value, 'thresholds': _plain(bounds), 'passed': passed,
                      'better': 'lower' if _ERRORS.search(name) else 'higher',
                      'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name, config.data),

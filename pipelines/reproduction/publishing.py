@@ -5,7 +5,6 @@ Third-party data are not published: for a figure that shows them, the page has t
 """
 import collections
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -37,15 +36,15 @@ def publish(runs: str, folder: str) -> list[str]:
     """
     published = []
     for name in experiments.names():
-        source = os.path.join(runs, name)
+        source = os.path.join(runs, name, results.FOUND)
         try:
             found = results.read(source)
         except FileNotFoundError:
             continue
         except TypeError as error:
-            raise UserError(f'{os.path.join(source, results.FOUND)}: an earlier version wrote it. '
-                            f'Run `python -m pipelines.reproduce {name}` again.') from error
-        _keep(experiments.load(name), found, pathlib.Path(source), pathlib.Path(folder))
+            raise UserError(f'{source}: an earlier version wrote it. Run `python -m pipelines.reproduce {name}` '
+                            'again.') from error
+        _keep(experiments.load(name), found, pathlib.Path(source).parent, pathlib.Path(folder))
         published.append(name)
     texts = written(folder)
     if len(texts) == 1:  # the index alone
@@ -59,8 +58,8 @@ def written(folder: str) -> dict[str, str]:
     """Return relative path -> text of every page, rendered from the JSON files of a folder, and of their index."""
     templates, texts, rows = pages.environment(), {}, []
     for name in experiments.names():
-        experiment, file = experiments.load(name), pathlib.Path(folder, f'{name}.json')
-        found = Found(**json.loads(file.read_text(encoding='utf-8'), parse_constant=float)) if file.exists() else None
+        experiment, file = experiments.load(name), os.path.join(folder, f'{name}.json')
+        found = results.read(file) if os.path.exists(file) else None
         rows.append({'experiment': experiment, 'found': found, 'verdict': _verdict(experiment, found)})
         if found:
             texts[f'{name}.md'] = templates.get_template('result.md.j2').render(results.shown(experiment, found))
@@ -87,9 +86,7 @@ def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pa
             kept['file'] = f'{own.stem}-{number}{pathlib.Path(image[1]).suffix if image else ".html"}'
             records.write_atomically(str(own.with_name(kept['file'])), content)
         figures.append(kept)
-    published = dataclasses.replace(found, figures=figures, commands=[])  # they contain local paths
-    text = json.dumps(dataclasses.asdict(published), indent=1, ensure_ascii=False)
-    records.write_atomically(str(own), text.encode())
+    results.save(dataclasses.replace(found, figures=figures, commands=[]), str(own))  # commands have local paths
 
 
 def _verdict(experiment: Experiment, found: Found | None) -> str:

@@ -124,10 +124,7 @@ def write(experiment: Experiment, found: Found, out: str) -> str:
     page = os.path.join(out, 'page.html')
     text = pages.environment().get_template('reproduction.html.j2').render(shown(experiment, found))
     records.write_atomically(page, text.encode())
-    finite = {setting: {column: [value if math.isfinite(value) else str(value) for value in values]
-                        for column, values in row.items()} for setting, row in found.table.items()}
-    kept = {**dataclasses.asdict(found), 'table': finite}
-    records.write_atomically(os.path.join(out, FOUND), json.dumps(kept, indent=1, ensure_ascii=False).encode())
+    save(found, os.path.join(out, FOUND))
     return page
 
 
@@ -140,14 +137,22 @@ def shown(experiment: Experiment, found: Found) -> dict[str, Any]:
             'number': experiments.number, 'spread': experiments.spread}
 
 
-def read(folder: str) -> Found:
-    """Read `found.json` of an item's folder.
+def save(found: Found, path: str) -> None:
+    """Write results as JSON, which has no `inf` and `nan`."""
+    finite = {setting: {column: [value if math.isfinite(value) else str(value) for value in values]
+                        for column, values in row.items()} for setting, row in found.table.items()}
+    kept = {**dataclasses.asdict(found), 'table': finite}
+    records.write_atomically(path, json.dumps(kept, indent=1, ensure_ascii=False).encode())
+
+
+def read(path: str) -> Found:
+    """Read results that `save` wrote.
 
     Raises:
-      FileNotFoundError: the item was not run.
-      TypeError: an earlier version wrote it, with fewer fields.
+      FileNotFoundError: there are none.
+      TypeError: an earlier version wrote them, with fewer fields.
     """
-    with open(os.path.join(folder, FOUND), encoding='utf-8') as file:
+    with open(path, encoding='utf-8') as file:
         kept = json.load(file)
     table = {setting: {column: [float(value) for value in values] for column, values in row.items()}
              for setting, row in kept.pop('table').items()}
