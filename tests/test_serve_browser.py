@@ -148,7 +148,7 @@ def test_try_on_by_keyboard(page):
     page.locator('#wear:not(:disabled)').wait_for()
     page.locator('#persons button').first.focus()
     page.keyboard.press('ArrowRight')
-    assert page.locator('#persons [aria-checked="true"]').get_attribute('aria-label') == 'person 2, made'
+    assert page.locator('#persons [aria-checked="true"]').get_attribute('aria-label') == 'person 2, generated'
     page.locator('#wear').press('Enter')
     page.locator('#after').wait_for()
     page.locator('#slide').press('ArrowRight')
