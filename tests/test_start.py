@@ -47,22 +47,32 @@ def test_help_answers_without_tensorflow(name):
     assert 'argparse' in found and not found & {'tensorflow', 'numpy', 'official', 'keras', *HEAVY}
 
 
+# Training is what a changed closure would repeat at the highest cost. All six take 38 s, most of it imports.
+STAGES = [pytest.param(name, marks=[] if name == 'train' else pytest.mark.slow) for name in stage.STAGES]
+
+
 @pytest.fixture(scope='module')
-def imported(config_file, tmp_path_factory) -> dict[str, set[str]]:
-    """The modules each stage imported, run one after another as commands."""
+def imported(config_file, tmp_path_factory, request) -> dict[str, set[str]]:
+    """The modules imported by each stage that a test of this run asks for; those before it only leave their outputs."""
+    asked = [item.callspec.params['name'] for item in request.session.items if 'imported' in item.fixturenames]
     flags = ['--config', config_file, '--pipeline_root', str(tmp_path_factory.mktemp('root')),
              *(part for each in QUICK for part in ('--set', each))]
+    found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('PYTHONPROFILEIMPORTTIME', '1')
-        return {name: modules(command(f'pipelines.{name}', *flags, new_process=True)) for name in stage.STAGES}
+        for name in stage.STAGES[:1 + max(map(stage.STAGES.index, asked))]:
+            done = command(f'pipelines.{name}', *flags, new_process=name in asked)
+            assert done.returncode == 0, done.stderr[-2000:]
+            found |= {name: modules(done)} if name in asked else {}
+    return found
 
 
-@pytest.mark.parametrize('name', stage.STAGES)
+@pytest.mark.parametrize('name', STAGES)
 def test_a_stage_imports_what_it_uses(name, imported):
     assert {module.split('.')[0] for module in imported[name]} & HEAVY == USES[name]
 
 
-@pytest.mark.parametrize('name', stage.STAGES)
+@pytest.mark.parametrize('name', STAGES)
 def test_a_stage_hashes_what_it_imports(name, imported, config_file):
     """All of the project that a stage imported is in its closure, less what is named here with the reason."""
     loaded = config.load(config_file)
