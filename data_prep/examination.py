@@ -90,8 +90,8 @@ class Assets:
 def assets(folder: str, config: Input | None = None) -> Assets:
     """Return the parts of the data set a served model needs."""
     del config
-    manifest = records.read_manifest(folder)
-    return Assets(manifest['game'], manifest['options'])
+    facts = records.read_manifest(folder).properties
+    return Assets(facts['game'], facts['options'])
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:

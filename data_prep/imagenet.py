@@ -253,6 +253,6 @@ def _content(folder: str, name: str) -> bytes:
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path, 'rb') as file:
             content = file.read()
-        if hashlib.sha256(content).hexdigest() == records.read_manifest(folder)['sha256'][name]:
+        if hashlib.sha256(content).hexdigest() == records.read_manifest(folder).sha256[name]:
             return content
     raise UserError(f'{path} is missing or was changed. Run `python -m pipelines.prepare` again.')

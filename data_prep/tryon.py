@@ -117,7 +117,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
       An empty record becomes zeros, `real` too. In training every draw follows from the row's seed; otherwise nothing
       is drawn.
     """
-    grey = GREY[_rules(records.read_manifest(folder))]
+    grey = GREY[records.read_manifest(folder).properties.get('agnostic', 'paper')]
     features = {name: tf.io.FixedLenFeature([], tf.string, '') for name in _STORED}
     features['keypoints'] = tf.io.FixedLenFeature([18, 3], tf.float32, np.zeros([18, 3], np.float32))
     height, width = config.size
@@ -167,11 +167,6 @@ def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_par
             'cloth_mask': tf.cast(_nearest(cloth_mask, size) >= 128, tf.float32)[..., tf.newaxis]}
 
 
-def _rules(manifest: dict) -> str:
-    """Whose rules a data set's people were made by."""
-    return manifest.get('agnostic', 'paper')
-
-
 def _unit(pixels: tf.Tensor) -> tf.Tensor:
     """Levels 0 to 255 -> -1 to 1."""
     return tf.cast(pixels, tf.float32) / 127.5 - 1
@@ -197,8 +192,8 @@ class Assets:
 
     def __init__(self, folder: str, config: Input):
         self.size = tuple(config.size)
-        manifest = records.read_manifest(folder)
-        self._padding, self._rules = float(manifest['padding']), _rules(manifest)
+        facts = records.read_manifest(folder).properties
+        self._padding, self._rules = float(facts['padding']), facts.get('agnostic', 'paper')
 
     def sample(self, image: tf.Tensor, parse: tf.Tensor, pose_json: tf.Tensor, pose_image: tf.Tensor, cloth: tf.Tensor,
                cloth_mask: tf.Tensor) -> dict[str, tf.Tensor]:

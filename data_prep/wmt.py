@@ -133,7 +133,7 @@ def subword_model(folder: str) -> bytes:
         raise UserError(f'{path} is missing. Run `python -m pipelines.prepare` again.')
     with tf.io.gfile.GFile(path, 'rb') as file:
         model = file.read()
-    if hashlib.sha256(model).hexdigest() != records.read_manifest(folder).get('vocabulary', {}).get('sha256'):
+    if hashlib.sha256(model).hexdigest() != records.read_manifest(folder).vocabulary.get('sha256'):
         raise UserError(f'{path} is not the tokenizer this data set was made with (SHA-256 differs). Restore it, or '
                         'remove this data set and run `python -m pipelines.prepare` again.')
     return model

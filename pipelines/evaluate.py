@@ -28,6 +28,13 @@ PICTURES = 'pictures'  # folder of <n>_<what>.png: images the scorer kept of the
 _BLOCK = 2048  # examples in memory at a time
 
 
+class Verdict(typing.NamedTuple):
+    """Whether a model is blessed, the reasons, and the metrics outside their thresholds, sorted."""
+    blessed: bool
+    reasons: list[str]
+    failed: list[str]
+
+
 def execute(context: stage.Context) -> None:
     from data_prep.core import records
     from pipelines.core.pipeline import fresh
@@ -43,17 +50,16 @@ def execute(context: stage.Context) -> None:
     judges = write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
     metrics, validation = analyse(config, path, evaluation, list(models))
     context.properties.update(account(config, judges, evaluation))
-    blessed, reasons = decide(config, validation, baseline is not None)
-    verdict = 'BLESSED' if blessed else 'NOT_BLESSED'
-    records.write_atomically(os.path.join(blessing, verdict), '\n'.join(reasons).encode())
-    context.properties.update(metrics=metrics, blessed=blessed, reasons=reasons, examples=len(split),
-                              failed=sorted(failures(config, validation)[0]) if config.evaluate.thresholds else [],
+    verdict = decide(config, validation, baseline is not None)
+    name = 'BLESSED' if verdict.blessed else 'NOT_BLESSED'
+    records.write_atomically(os.path.join(blessing, name), '\n'.join(verdict.reasons).encode())
+    context.properties.update(metrics=metrics, **verdict._asdict(), examples=len(split),
                               baseline=baseline.digest if baseline else None)
     records.write_atomically(os.path.join(evaluation, 'metrics.json'),
                              json.dumps(context.properties, indent=1).encode())
     overall = ', '.join(f'{name} {value:.4g}' for name, value in metrics['overall'].items())
-    print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {verdict}: '
-          f'{"; ".join(reasons)}.', flush=True)
+    print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {name}: '
+          f'{"; ".join(verdict.reasons)}.', flush=True)
     for sentence in context.properties['missing']:
         print(f'evaluate: {sentence}', flush=True)
     shown = scorers.names(config)[-1]
@@ -294,22 +300,22 @@ def failures(config: 'Config', validation) -> tuple[dict[str, list[str]], int]:
     return failed, pardoned
 
 
-def decide(config: 'Config', validation, with_baseline: bool) -> tuple[bool, list[str]]:
-    """Return whether the model is blessed, and the reasons."""
+def decide(config: 'Config', validation, with_baseline: bool) -> Verdict:
+    """Return whether the model is blessed, and why."""
     thresholds = config.evaluate.thresholds
     if not thresholds:
-        return False, ['evaluate.thresholds sets no threshold, so no model can be blessed']
+        return Verdict(False, ['evaluate.thresholds sets no threshold, so no model can be blessed'], [])
     failed, pardoned = failures(config, validation)
     reasons = [reason for found in failed.values() for reason in found]
     skipped_all = not with_baseline and not any({'min', 'max'} & set(bounds) for bounds in thresholds.values())
     if not validation.validation_ok and (reasons or not (pardoned or skipped_all)):
-        return False, reasons or ['TFMA found a metric or slice missing']
+        return Verdict(False, reasons or ['TFMA found a metric or slice missing'], sorted(failed))
     skipped = [f'{name}.{key}' for name, bounds in thresholds.items() for key in bounds
                if key in ('max_drop', 'max_rise') and not with_baseline]
     reasons = ['all thresholds are met']
     if skipped:
         reasons.append(f'no blessed model yet, so {", ".join(skipped)} could not be checked')
-    return True, reasons
+    return Verdict(True, reasons, sorted(failed))
 
 
 def _words(bounds: dict[str, float], *keys: str) -> str:

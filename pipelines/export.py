@@ -41,13 +41,13 @@ def execute(context: stage.Context) -> None:
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
     manifest = records.read_manifest(examples)
-    vocabulary = manifest.get('vocabulary', {}).get('sha256')
+    vocabulary = manifest.vocabulary.get('sha256')
     if vocabulary:  # fine-tuning needs the same subwords
         name = config.data_spec.subwords
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
                    'data_module': config.values['data']['module'], 'vocabulary': vocabulary,
-                   'agnostic': manifest.get('agnostic'), 'config': config.values,
+                   'agnostic': manifest.properties.get('agnostic'), 'config': config.values,
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     familiarity.write(config, examples, folder)

@@ -27,15 +27,15 @@ def execute(context: stage.Context) -> None:
     raw = list_raw_files(context, folder, before)
     described = [fresh(context.outputs[key]) for key in ('statistics', 'schema', 'anomalies')]
     findings = statistics.describe(folder, *described)
-    context.properties.update(counts=manifest['counts'], findings=findings, raw=raw)
+    context.properties.update(counts=manifest.counts, findings=findings, raw=raw)
     for finding in findings:
         print(f'prepare: {finding}', flush=True)
-    for split, counts in manifest['counts'].items():
+    for split, counts in manifest.counts.items():
         ordered = {name: counts[name] for name in ('read', 'written')} | counts
         print(f'prepare: {split}: ' + ', '.join(f'{value:,} {name.replace("_", " ")}'
                                                 for name, value in ordered.items() if value), flush=True)
     seconds, unit = time.monotonic() - started, config.data_spec.unit
-    read = sum(counts['read'] for counts in manifest['counts'].values())
+    read = sum(counts['read'] for counts in manifest.counts.values())
     print(f'prepare: {read:,} {unit} in {seconds:,.0f} s with statistics, {read / seconds:,.0f} {unit}/s.', flush=True)
 
 

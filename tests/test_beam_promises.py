@@ -98,7 +98,7 @@ def test_the_same_bytes_from_many_workers(files, finished, mode, workers, tmp_pa
 @every_kind
 def test_read_is_written_and_filtered_and_dead(finished, kind):
     manifest, total = records.read_manifest(str(finished[kind])), collections.Counter()
-    for split, counts in manifest['counts'].items():
+    for split, counts in manifest.counts.items():
         left_out = sum(value for name, value in counts.items() if name.startswith(('filtered', 'dead')))
         assert counts['read'] == counts['written'] + left_out
         assert counts['written'] == len(records.open_split(str(finished[kind]), split))
@@ -124,7 +124,7 @@ def test_every_dead_letter_says_where_and_why(files, finished, kind):
                 content.splitlines(keepends=True)[line - 1:])
             assert rest.startswith(begins)
     number = sum(counts['dead_letters'] + counts.get('unread_boxes', 0)
-                 for counts in records.read_manifest(str(finished[kind]))['counts'].values())
+                 for counts in records.read_manifest(str(finished[kind])).counts.values())
     assert len(found) == number
 
 
@@ -160,7 +160,7 @@ def test_what_does_not_add_up_is_not_committed(tmp_path, counts):
         job.commit(str(tmp_path), shards, (), {'train': {'dead_letters': 0, **counts}}, {})
     whole = {'read': 5, 'written': 2, 'filtered_long': 2, 'dead_letters': 1}
     job.commit(str(tmp_path), shards, (), {'train': whole}, {})
-    assert records.read_manifest(str(tmp_path))['splits']['train'] == shards[:1]
+    assert records.read_manifest(str(tmp_path)).splits['train'] == shards[:1]
 
 
 MOMENTS = {'text': ['40', 'manifest', 'data'], 'images': ['50', 'data'], 'try-on': ['4', 'manifest']}
@@ -174,7 +174,7 @@ def test_a_job_killed_anywhere_leaves_nothing_to_train_on_and_then_finishes(file
     for kind, moments in MOMENTS.items():
         looks = json.loads(done.stdout)[files[kind]]
         assert all('has no finished prepare' in said for said, _ in looks)
-        written = sum(counts['written'] for counts in records.read_manifest(str(finished[kind]))['counts'].values())
+        written = sum(counts['written'] for counts in records.read_manifest(str(finished[kind])).counts.values())
         assert [count for _, count in looks] == [written * (moment == 'data') for moment in moments]
         [made] = (tmp_path / kind).glob('prepare/*/examples')
         assert digests(finished[kind]).items() <= digests(made).items()  # to which the stage adds a list of raw files
@@ -191,7 +191,7 @@ def trainers(files, finished, tmp_path_factory):
         shutil.copytree(finished[kind], folder)
         if kind not in made:
             resolved = config.load(files[kind], ['model.trainable_networks=[segmentation]'] if kind == 'try-on' else [])
-            resolved = config.with_data_set(resolved, records.read_manifest(str(folder)))
+            resolved = config.with_data_set(resolved, records.read_manifest(str(folder)).model)
             made[kind] = trainer.Trainer(resolved, devices.choose(resolved, False), str(folder))
         return made[kind], folder
     return make

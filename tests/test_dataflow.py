@@ -235,7 +235,7 @@ def test_prepare_tells_its_rate(config_file, tmp_path):
     [manifest] = [records.read_manifest(str(path)) for path in tmp_path.glob('root/prepare/*/examples')]
     pairs, seconds, rate = re.fullmatch(
         r'prepare: ([\d,]+) \w+ in ([\d,]+) s with statistics, ([\d,]+) \w+/s\.', last).groups()
-    assert int(pairs.replace(',', '')) == sum(counts['read'] for counts in manifest['counts'].values())
+    assert int(pairs.replace(',', '')) == sum(counts['read'] for counts in manifest.counts.values())
     assert int(seconds) - 1 <= int(pairs.replace(',', '')) / int(rate.replace(',', '')) <= int(seconds) + 1
 
 

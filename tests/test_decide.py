@@ -64,9 +64,9 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
     """Bounds themselves are kept: the numbers are halves and quarters, so that equal is equal."""
     verdicts, baseline = set(), None if before is None else {'bleu': before}
     for bounds, value in itertools.product(BOUNDS[1:], (.25, .5, .75)):
-        blessed, reasons = decide(gate(bleu=bounds), {'bleu': value}, baseline)
+        blessed, reasons, failed = decide(gate(bleu=bounds), {'bleu': value}, baseline)
         broken = violated(bounds, value, before)
-        assert blessed == (not broken), (bounds, value)
+        assert blessed == (not broken) == (not failed), (bounds, value)
         if before:  # of changes from 0 TFMA says no
             assert validated(gate(bleu=bounds), {'bleu': value}, {'bleu': before}).validation_ok == blessed
         of_value, of_change = {'min', 'max'} & {*broken}, {'max_drop', 'max_rise'} & {*broken}
@@ -88,38 +88,38 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
 def test_every_metric_must_keep_its_own_bounds(first, second, before):
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max': .5, 'max_drop': .25}}
     values = {'bleu': first, 'exact_match': second}
-    blessed, reasons = decide(gate(**bounds), values, before)
+    blessed, reasons, failed = decide(gate(**bounds), values, before)
     broken = {name: violated(bounds[name], values[name], before and before[name]) for name in values}
-    assert blessed == (not any(broken.values()))
+    assert blessed == (not any(broken.values())) and failed == sorted(name for name in broken if broken[name])
     if not blessed:
         assert sorted(reason.split()[0] for reason in reasons) == sorted(
             name for name, keys in broken.items() for _ in keys)
 
 
 def test_no_threshold_blesses_nothing():
-    assert evaluate.decide(gate(), None, False)[0] is evaluate.decide(gate(), None, True)[0] is False
+    assert evaluate.decide(gate(), None, False).blessed is evaluate.decide(gate(), None, True).blessed is False
 
 
 def test_what_could_not_be_compared_is_named():
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max_rise': 0.}}
-    blessed, [met, skipped] = decide(gate(**bounds), {'bleu': .5, 'exact_match': 1.})
+    blessed, [met, skipped], _ = decide(gate(**bounds), {'bleu': .5, 'exact_match': 1.})
     assert blessed and 'bleu.max_drop, exact_match.max_rise could not be checked' in skipped
     assert decide(gate(**bounds), {'bleu': .5, 'exact_match': 0.},
-                  {'bleu': .5, 'exact_match': 0.}) == (True, [met])
+                  {'bleu': .5, 'exact_match': 0.}) == (True, [met], [])
 
 
 @pytest.mark.parametrize('value', [math.nan, -math.inf, math.inf])
 @pytest.mark.parametrize('bounds', [{'min': .5, 'max': 1.}, {'max_drop': .25}, {'max_rise': .25}], ids=str)
 def test_what_is_no_number_is_not_blessed(bounds, value):
     better = value == {'max_drop': math.inf, 'max_rise': -math.inf}.get([*bounds][0])
-    assert decide(gate(bleu=bounds), {'bleu': value}, {'bleu': .5})[0] is better
+    assert decide(gate(bleu=bounds), {'bleu': value}, {'bleu': .5}).blessed is better
 
 
 @pytest.mark.parametrize('bounds', [{'min': .5}, {'max': .5}, {'max_drop': .25}, {'max_rise': .25}], ids=str)
 def test_a_metric_that_is_missing_is_not_blessed(bounds):
     """Nor is its change, though it counts as 0."""
-    blessed, reasons = decide(gate(bleu=bounds), {'bleu': None}, {'bleu': .5})
-    assert not blessed and reasons == ['TFMA computed no bleu to compare']
+    verdict = decide(gate(bleu=bounds), {'bleu': None}, {'bleu': .5})
+    assert verdict == (False, ['TFMA computed no bleu to compare'], ['bleu'])
 
 
 @pytest.mark.parametrize('bounds, with_baseline, blessed', [
@@ -130,5 +130,6 @@ def test_a_metric_that_is_missing_is_not_blessed(bounds):
 def test_a_slice_that_is_missing_is_not_blessed(bounds, with_baseline, blessed):
     """TFMA then says that all is not well, and names no failure."""
     nothing = validation_result_pb2.ValidationResult(validation_ok=False)
-    found, reasons = evaluate.decide(gate(bleu=bounds), nothing, with_baseline)
-    assert found is blessed and ('TFMA found a metric or slice missing' in reasons) == (not blessed)
+    verdict = evaluate.decide(gate(bleu=bounds), nothing, with_baseline)
+    assert verdict.blessed is blessed and ('TFMA found a metric or slice missing' in verdict.reasons) == (not blessed)
+    assert verdict.failed == []

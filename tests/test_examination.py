@@ -171,7 +171,7 @@ def test_every_position_is_in_one_split_alone(noughts):
     assert abs(len(validation) / 4520 - 0.2) < 0.02  # 3.4 deviations
     # In every process, on every machine.
     assert len(validation) == 911 and validation[:3] == ['.o./..o/x.x', '..x/.../.o.', '.../o.o/x..']
-    assert records.read_manifest(noughts)['counts']['validation'] == {
+    assert records.read_manifest(noughts).counts['validation'] == {
         'read': len(validation), 'written': len(validation), 'filtered_repeated': 0, 'dead_letters': 0}
 
 
@@ -219,7 +219,7 @@ def test_another_division_of_the_work_gives_the_same_bytes(tmp_path, monkeypatch
 
 def test_positions_of_go_are_drawn_once_each_and_what_is_best_is_unknown(tmp_path):
     folder = prepared(tmp_path, game='go', count=200, options={'side': 3})
-    counts, found = records.read_manifest(folder)['counts'], papers(folder)
+    counts, found = records.read_manifest(folder).counts, papers(folder)
     texts = found['validation']['source'] + found['test']['source']
     assert set(texts) == {Go(side=3).write(Go(side=3).drawn(number)) for number in range(200)}
     assert len(texts) == len(set(texts)) == sum(each['written'] for each in counts.values())

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from data_prep import UserError
+from data_prep.photos import BLAZEPOSE
 from pipelines import fetch
 from pipelines.fetching import catalogue, checksums, download
 from support.bad_server import says, serve, whole
@@ -271,3 +272,7 @@ def test_mistakes_end_with_code_2_and_a_sentence(tmp_path, capsys):
     fetch.main([])
     listed = capsys.readouterr().out
     assert [line.split()[0] for line in listed.splitlines()] == list(catalogue.load())
+
+
+def test_the_pose_networks_are_fetched_to_where_photographs_need_them():
+    assert catalogue.get('blazepose').folder == BLAZEPOSE

@@ -88,8 +88,8 @@ def test_a_folder_of_class_folders_becomes_a_pushed_model(finished, examples):
     root, printed = finished
     [error] = re.findall(r'top1_error ([\d.]+) on \d+ test examples; BLESSED', printed)
     assert float(error) < 0.2
-    assert records.read_manifest(examples)['model'] == {'classes': 3}
-    counts = records.read_manifest(examples)['counts']
+    assert records.read_manifest(examples).model == {'classes': 3}
+    counts = records.read_manifest(examples).counts
     assert sum(count['written'] for count in counts.values()) == 240
     assert sum(count['dead_letters'] for count in counts.values()) == 1
     assert 'flat' in re.search('top1_error by target: (.*)', printed)[1]
@@ -192,7 +192,7 @@ def test_deeper_vgg_nets_begin_with_the_layers_of_a(config_file, examples, tmp_p
 
     def load(*more, variant='A'):
         loaded = config.load(config_file, [f'model={net % variant}', *flags, *more])
-        return config.with_data_set(loaded, records.read_manifest(examples))
+        return config.with_data_set(loaded, records.read_manifest(examples).model)
     trainer.train(load(), examples, str(tmp_path / 'a'))
     begin = load(f'train.init_from={tmp_path / "a"}', variant='B')
     it = trainer.Trainer(begin, devices.choose(begin, False), examples)
@@ -241,6 +241,6 @@ def test_vgg_at_many_scales_begins_with_one_scale_after_the_other(examples, tmp_
 
 def test_a_model_told_of_too_few_classes_is_refused(config_file, examples):
     with pytest.raises(UserError, match='model.classes 2 is less than the 3 of the data set'):
-        config.with_data_set(config.load(config_file, ['model.classes=2']), records.read_manifest(examples))
+        config.with_data_set(config.load(config_file, ['model.classes=2']), records.read_manifest(examples).model)
     done = command('pipelines.train', '--config', config_file, '--explain')
     assert 'known once the data set is prepared, which sets model.classes' in done.stdout

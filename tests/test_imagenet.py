@@ -135,9 +135,9 @@ def test_a_csv_of_classes_that_is_none_is_named():
 
 def check_counts(manifest):
     """Read = written + filtered + dead, and what the shards hold."""
-    for split, counts in manifest['counts'].items():
+    for split, counts in manifest.counts.items():
         assert counts['read'] == counts['written'] + counts['dead_letters'] + counts['filtered_duplicate']
-        assert counts['written'] == sum(shard['records'] for shard in manifest['splits'][split])
+        assert counts['written'] == sum(shard['records'] for shard in manifest.splits[split])
 
 
 def digests(folder):
@@ -166,7 +166,7 @@ def test_every_layout_gives_the_same_pictures_untouched(config, tmp_path, layout
     listed = lay_out(tmp_path, layout, files)
     manifest = prepare(config(train=[listed]), tmp_path / 'out')
     assert stored(tmp_path / 'out') == files
-    assert manifest['model'] == {'classes': 3} and len(manifest['splits']['train']) == 3  # 24 pictures, 9 a shard
+    assert manifest.model == {'classes': 3} and len(manifest.splits['train']) == 3  # 24 pictures, 9 a shard
     for row in features(tmp_path / 'out'):
         assert row['label'] == [WNIDS.index(row['class'][0].decode())]
         assert (row['height'], row['width'], row['kind']) == ([30], [40], [b''])
@@ -244,7 +244,7 @@ def test_ilsvrc_as_it_ships(config, tmp_path, said):
     assert boxes(rows['ILSVRC2012_val_00000002.JPEG']) == [[0.25, 0.1, 0.75, 0.2]]  # said twice
     trained = {os.path.basename(row['file'][0].decode()): boxes(row) for row in features(tmp_path / 'out')}
     assert trained.pop('n01440764_3.JPEG') == [[0.1, 0.1, 0.5, 1]] and not any(trained.values())
-    counts = manifest['counts']['train']
+    counts = manifest.counts['train']
     assert (counts['with_boxes'], counts['unread_boxes'], counts['dead_letters']) == (1, 1, 0)
     assert [letter['reason'].split(': not XML')[0] for letter in letters(tmp_path / 'out')] == [
         f'no boxes for {source}/n01641577/n01641577_0.JPEG' for source in ('img_train.tar', 'held')]
@@ -323,7 +323,7 @@ def test_pictures_that_cannot_be_used_are_dead_letters_and_others_are_mended(con
                                                  for path in (tmp_path / 'train').rglob('*') if path.is_file()}))
         out = tmp_path / f'out-{listed}'
         manifest = prepare(config(train=[listed], max_dead_letters=0.2), out)
-        counts = manifest['counts']['train']
+        counts = manifest.counts['train']
         assert (counts['read'], counts['written'], counts['dead_letters'], counts['converted']) == (33, 28, 5, 2)
         check_counts(manifest)
         assert reasons(out) == {
@@ -362,7 +362,7 @@ def test_nothing_in_an_archive_leads_out_of_it(config, tmp_path):
         'absolute.jpg': 'an absolute name in an archive', 'soft.jpg': f'a link, to {secret}',
         'hard.jpg': 'a link, to secret.jpg', 'pipe.jpg': 'no plain file'}
     assert stored(tmp_path / 'out') == class_files()
-    assert manifest['counts']['train']['dead_letters'] == 6
+    assert manifest.counts['train']['dead_letters'] == 6
     check_counts(manifest)
 
 
@@ -389,7 +389,7 @@ def test_names_that_are_not_text_and_links_in_folders(config, tmp_path):
         (f'train/{WNIDS[0]}/caf?.jpg', 'its name is not UTF-8'),
         (f'train/{WNIDS[0]}/{WNIDS[0]}_0.JPEG', f'in two classes, {WNIDS[0]} and {WNIDS[1]} as train/{WNIDS[1]}/c.jpg'),
         (f'train/{WNIDS[1]}/c.jpg', f'in two classes, {WNIDS[1]} and {WNIDS[0]} as train/{WNIDS[0]}/{WNIDS[0]}_0.JPEG')]
-    assert manifest['counts']['train']['read'] == 24 + 3 and 'linked/b.jpg' in stored(tmp_path / 'out')
+    assert manifest.counts['train']['read'] == 24 + 3 and 'linked/b.jpg' in stored(tmp_path / 'out')
     check_counts(manifest)
 
 
@@ -399,7 +399,7 @@ def test_unknown_classes_are_dead_letters(config, tmp_path):
     assert reasons(tmp_path / 'out') == {'a.JPEG': 'class n09999999 is not one of the 3 classes'}
     (tmp_path / 'labels.txt').write_text('\n'.join([WNIDS[2], WNIDS[0]]))
     manifest = prepare(config(max_dead_letters=0.5, labels='labels.txt'), tmp_path / 'two')
-    assert manifest['counts']['train']['dead_letters'] == 8 and manifest['model'] == {'classes': 2}
+    assert manifest.counts['train']['dead_letters'] == 8 and manifest.model == {'classes': 2}
     assert {(row['class'][0].decode(), row['label'][0]) for row in features(tmp_path / 'two')} == {
         (WNIDS[2], 0), (WNIDS[0], 1)}
 
@@ -411,7 +411,7 @@ def test_a_file_in_two_classes_is_dead_wherever_it_is_and_names_the_other(config
     assert reasons(tmp_path / 'out') == {
         'one.jpg': f'in two classes, {WNIDS[0]} and {WNIDS[2]} as train/{WNIDS[2]}/two.jpg',
         'two.jpg': f'in two classes, {WNIDS[2]} and {WNIDS[0]} as train/{WNIDS[0]}/one.jpg'}
-    assert manifest['counts']['train']['written'] == 26  # twice in one class is no contradiction
+    assert manifest.counts['train']['written'] == 26  # twice in one class is no contradiction
 
 
 @pytest.mark.parametrize('block', [2, 100])
@@ -423,7 +423,7 @@ def test_duplicates_between_splits_are_counted_and_can_be_removed(config, tmp_pa
     for remove in (False, True):
         out = tmp_path / str(remove)
         manifest = prepare(config(test=['test'], images_per_block=block, remove_duplicates=remove), out)
-        counts = manifest['counts']
+        counts = manifest.counts
         assert (counts['train']['in_validation'], counts['train']['in_test']) == (3, 3)
         assert counts['validation']['in_test'] == 1 and 'in_validation' not in counts['test']
         assert counts['train']['filtered_duplicate'] == 5 * remove and counts['train']['dead_letters'] == 0
@@ -652,7 +652,7 @@ def test_digits_come_in_imagenets_own_layout(tmp_path):
     (tmp_path / 'again').mkdir()
     sample_images.write_digits(str(tmp_path / 'again'))
     assert digests(tmp_path / 'again') == digests(tmp_path / 'first' / 'raw')
-    assert {split: counts['written'] for split, counts in manifest['counts'].items()} == {
+    assert {split: counts['written'] for split, counts in manifest.counts.items()} == {
         'train': 1438, 'validation': 180, 'test': 179}
     from sklearn import datasets
     digits = datasets.load_digits()

@@ -90,7 +90,7 @@ def test_pairs_are_split_off_by_their_source(tmp_path):
     path.write_text(''.join(f'source {n % 400}\ttarget {n}\n' for n in range(800)))
     settings = wmt.Config(train=[str(path)], validation_fraction=0.25, test_fraction=0.1, vocab_size=60)
     manifest = text_job.run(settings, str(tmp_path / 'examples'), [])
-    counts = {split: numbers['written'] for split, numbers in manifest['counts'].items()}
+    counts = {split: numbers['written'] for split, numbers in manifest.counts.items()}
     assert sum(counts.values()) == 800
     assert counts['validation'] == pytest.approx(200, abs=50) and counts['test'] == pytest.approx(80, abs=35)
     seen = {}

@@ -1,26 +1,17 @@
-"""Try-on samples from photographs: orientation, windows, masks against drawn ones, label maps, and findings."""
+"""Try-on samples from photographs: orientation, windows, masks against drawn ones, and findings."""
 import io
-import json
-import pathlib
 
 import cv2
 import numpy as np
 import pytest
 import tensorflow as tf
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageOps
 
-from data_prep import UserError
 from data_prep.image import codec
-from data_prep.people import person, sample_people
-from data_prep.photos import folder, garment, grading, job, labels, making, photograph, pose
-from data_prep.photos.folder import Photo, Row
-from data_prep.photos.grading import Finding
-from data_prep.photos.parser import ExistingMap, Parser, UnusableMap
+from data_prep.people import sample_people
+from data_prep.photos import garment, grading, making, photograph, pose
 from data_prep.photos.photograph import Window
-from pipelines.reporting import photo_page
-from support import people_parser, tiny_people
-from support.commands import command
+from support.photographs import jpeg, overlap
 
 # BODY_25 of a standing person, in torsos from the neck, without small toes.
 STANDING = np.array([(0, -0.5), (0, 0), (-0.35, 0), (-0.45, 0.6), (-0.45, 1.1), (0.35, 0), (0.45, 0.6), (0.45, 1.1),
@@ -37,12 +28,6 @@ def stands(scale=200.0, x=300.0, y=250.0, **moved):
     points = np.column_stack([places * scale + [x, y], np.full(25, 0.9)])
     points[[20, 23]] = 0
     return pose.Pose(points, points[0, :2] + [0, 0.15 * scale], 0.0, 0.9)
-
-
-def jpeg(pixels, **options):
-    out = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(out, 'JPEG', quality=92, **options)
-    return out.getvalue()
 
 
 def sentences(findings):
@@ -120,10 +105,6 @@ def drawn(number, size=(512, 384)):
     return made.cloth, made.cloth_mask > 0
 
 
-def overlap(found, truth):
-    return (found & truth).sum() / (found | truth).sum()
-
-
 @pytest.mark.parametrize('number', [50_000, 50_001, 50_003, 50_005])
 @pytest.mark.parametrize('quality', [92, 60])
 def test_garment_masks_match_the_drawn_ones(number, quality):
@@ -185,99 +166,6 @@ def test_a_garment_is_centred_on_white():
     assert np.ptp(columns) / np.ptp(rows) == pytest.approx(wide / tall, rel=0.02)  # the aspect ratio is kept
 
 
-def test_label_maps_are_translated_by_name():
-    assert labels.table('cihp').tolist() == list(range(20))
-    lip, atr = labels.table('lip'), labels.table('atr')
-    assert [n for n in range(20) if lip[n] != n] == [10] and person.LABELS[lip[10]] == 'dress'
-    named = {theirs: person.LABELS[ours] for theirs, ours in zip(labels.MAPS['atr'], atr)}
-    assert {theirs: ours for theirs, ours in named.items() if theirs != ours} == {'belt': 'pants', 'bag': 'background'}
-    assert labels.choose('', 20, 'p') == 'lip' and labels.choose('', 18, 'p') == 'atr'
-    assert labels.choose('cihp', 20, 'p') == 'cihp'
-    for name, count, said in (('lpi', 20, 'Did you mean lip'), ('atr', 20, 'the map has 18 labels, but p has 20'),
-                              ('', 7, "Pascal-Person-Part's 7 labels"), ('', 33, 'it has 33 labels')):
-        with pytest.raises(UserError, match=said):
-            labels.choose(name, count, 'p')
-
-
-def test_the_neck_of_atr_becomes_torso_skin():
-    found = np.full((20, 10), labels.FACE, np.uint8)
-    nose, chin = np.array([5., 4]), np.array([5., 9])
-    split = labels.with_neck(found, 'atr', nose, chin)
-    assert (split[:10] == labels.FACE).all() and (split[10:] == labels.TORSO_SKIN).all()
-    assert labels.with_neck(found, 'lip', nose, chin) is found
-
-
-def network(path, outputs, shape=(1, 3, 48, 36), kind=TensorProto.FLOAT):
-    """Write an ONNX file whose outputs are 1 x 1 convolutions: name -> kernel [labels, 3]."""
-    nodes = [helper.make_node('Conv', ['input', f'{name}_kernel'], [name]) for name in outputs]
-    constants = [numpy_helper.from_array(np.float32(kernel)[..., None, None], f'{name}_kernel')
-                 for name, kernel in outputs.items()]
-    results = [helper.make_tensor_value_info(name, kind, [1, len(kernel), *shape[2:]])
-               for name, kernel in outputs.items()]
-    inputs = [helper.make_tensor_value_info('input', kind, shape)]
-    graph = helper.make_graph(nodes, 'network', inputs, results, constants)
-    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 13)], ir_version=8)
-                     .SerializeToString())
-    return str(path)
-
-
-def by_colour(count=20):
-    """Return a kernel that scores red as a top, green as a face and everything else as background; input is BGR."""
-    kernel = np.zeros((count, 3))
-    kernel[0] = -0.5
-    kernel[5], kernel[13] = (-1, -1, 1), (-1, 1, -1)
-    return kernel
-
-
-@pytest.mark.parametrize('shape', [(1, 3, 48, 36), (1, 3, 64, 64), ('n', 3, 'h', 'w')])
-def test_labels_are_aligned_with_the_image(tmp_path, shape):
-    pixels = np.full((161, 121, 3), 0, np.uint8)
-    pixels[20:60, 40:90], pixels[80:140, 30:100] = (0, 255, 0), (255, 0, 0)
-    outputs = {'first': -by_colour(), 'fusion': by_colour(), 'edge': np.ones((2, 3))}
-    found = Parser(network(tmp_path / 'net.onnx', outputs, shape)).parse(pixels)
-    assert found.shape == (161, 121) and found.dtype == np.uint8
-    for label, part in ((13, np.s_[20:60, 40:90]), (5, np.s_[80:140, 30:100])):
-        truth = np.zeros(found.shape, bool)
-        truth[part] = True
-        assert overlap(found == label, truth) > 0.9
-        np.testing.assert_allclose(np.argwhere(found == label).mean(0), np.argwhere(truth).mean(0), atol=1)
-
-
-def test_the_parser_of_the_tests_parses_drawn_people():
-    """The parser was trained on drawn people; Landmark includes no published one."""
-    parser = Parser(str(people_parser.PATH), 'cihp')
-    intersection = union = 0
-    for number in range(50_000, 50_006):
-        truth = sample_people.make_person(1, number, (512, 384))
-        found = parser.parse(truth.image)
-        intersection += np.count_nonzero((found == truth.parse) & (found > 0))
-        union += np.count_nonzero((found > 0) | (truth.parse > 0))
-    assert intersection / union > 0.6
-
-
-def test_files_that_are_not_parsers_are_refused(tmp_path):
-    (tmp_path / 'text.onnx').write_text('none')
-    seven = np.ones((7, 3))
-    for path, said in (
-            (str(tmp_path / 'none.onnx'), 'not a file'), (str(tmp_path / 'text.onnx'), 'onnxruntime cannot read it'),
-            (network(tmp_path / 'a.onnx', {'out': seven}), "Pascal-Person-Part's 7 labels"),
-            (network(tmp_path / 'b.onnx', {'out': np.ones((20, 4))}, (1, 4, 8, 8)), r'takes one, float32 \[1, 3')):
-        with pytest.raises(UserError, match=said) as error:
-            Parser(path)
-        assert path in str(error.value)
-
-
-def test_an_existing_parse_map_must_fit_its_image():
-    image = np.zeros((8, 6, 3), np.uint8)
-    png = tf.io.encode_png(np.full((8, 6, 1), 5, np.uint8)).numpy()
-    assert (ExistingMap('a.png', png).parse(image) == 5).all()
-    unknown = tf.io.encode_png(np.full((8, 6, 1), 99, np.uint8)).numpy()
-    for content, size, said in ((png, (4, 3), 'a.png has 6 x 8 pixels, but its image has 3 x 4'),
-                                (b'no', (8, 6), 'not a PNG'), (unknown, (8, 6), 'labels that LIP does not')):
-        with pytest.raises(UnusableMap, match=said):
-            ExistingMap('a.png', content).parse(np.zeros((*size, 3), np.uint8))
-
-
 def test_bad_poses_are_reported():
     def said(whole, size=(1024, 768)):
         return sentences(grading.pose(whole, whole.seen(*size)))
@@ -317,82 +205,6 @@ def test_bad_parse_maps_are_reported():
     assert 'on the parse map\'s background' in sentences(grading.parse(np.roll(truth.parse, 250, 1), truth.points))
 
 
-def made_folder(root, size=(160, 120)):
-    """Make a folder as `photos` does, of three drawn people; the mask of the second garment is inverted."""
-    rows = []
-    for number in range(3):
-        made = sample_people.make_person(1, 50_000 + number, size)
-        mask = made.cloth_mask if number != 1 else 255 - made.cloth_mask
-        contents = {'image': jpeg(made.image), 'cloth': jpeg(made.cloth), 'parse': sample_people._png(made.parse),
-                    'keypoints': pose.as_openpose(made.points), 'cloth_mask': tf.io.encode_png(mask[..., None]).numpy()}
-        for key, content in contents.items():
-            path = root / folder.PLACES[key].format(f'p{number}')
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        (root / f'step{number}.jpg').write_bytes(contents['image'])
-        for kind, keys in ((folder.PERSON, ['image', 'keypoints', 'parse']), (folder.GARMENT, ['cloth', 'cloth_mask'])):
-            rows.append(Row(kind, f'p{number}.jpg', f'<{number}>.jpg', keys, {'pose': f'step{number}.jpg'}, []))
-    return rows
-
-
-def test_pairs_have_complete_photographs_only(tmp_path):
-    rows = made_folder(tmp_path)
-    assert folder.covering_pairs(rows) == [('p0.jpg', 'p0.jpg'), ('p1.jpg', 'p1.jpg'), ('p2.jpg', 'p2.jpg')]
-    refused = [folder.refusal(str(tmp_path), pair, 10 ** 6) for pair in folder.covering_pairs(rows)]
-    assert refused[0] is None and refused[2] is None
-    kind, name, finding = refused[1]
-    assert (kind, name) == ('garment', 'p1.jpg') and 'an inverted mask' in finding.sentence
-    rows[3].findings.append(finding)
-    folder.write(str(tmp_path), rows, [('p0.jpg', 'p1.jpg'), ('p1.jpg', 'p2.jpg')])
-    assert (tmp_path / folder.PAIRS).read_text() == 'p1.jpg p2.jpg\n'
-    assert folder.read(str(tmp_path)) == sorted(rows, key=lambda row: row.kind == 'garment')
-
-
-def test_the_page_shows_problems_first(tmp_path, monkeypatch):
-    rows = made_folder(tmp_path)
-    rows[4].findings.append(Finding('pose', True, 'It is <wrong>.'))
-    rows[2].files.remove('parse')
-    page = pathlib.Path(photo_page.write(rows, str(tmp_path))).read_text()
-    assert 'It is &lt;wrong&gt;.' in page and '&lt;0&gt;.jpg' in page and '<0>' not in page
-    assert page.count('data:image/jpeg;base64,') == 6 and 'https://' not in page
-    for said in ('will look wrong', 'cannot be used', 'looks right'):
-        assert said in page
-    monkeypatch.setattr(photo_page, 'MAX_SHOWN', 2)
-    page = pathlib.Path(photo_page.write(rows, str(tmp_path))).read_text()
-    assert '4 more photographs are in photos.json' in page and page.count('<article') == 2 and 'It is &lt;wrong' in page
-
-
-def test_photographs_are_listed_and_named(tmp_path):
-    for name in ('b/me at home.jpg', 'b/.hidden', 'a.png'):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b'')
-    found = folder.photos('person', [str(tmp_path / 'b'), str(tmp_path / 'a.png')])
-    assert found == [Photo('person', 'a.jpg', str(tmp_path / 'a.png')),
-                     Photo('person', 'me_at_home.jpg', str(tmp_path / 'b' / 'me at home.jpg'))]
-    given = found + folder.photos('garment', [str(tmp_path / 'a.png')])
-    assert folder.pairs('', given) == [('a.jpg', 'a.jpg'), ('me_at_home.jpg', 'a.jpg')]
-    listed = tmp_path / 'pairs.txt'
-    listed.write_text('me_at_home.jpg a.png\n')
-    assert folder.pairs(str(listed), given) == [('me_at_home.jpg', 'a.jpg')]
-    listed.write_text('a.png other.png\n')
-    with pytest.raises(UserError, match='line 1: other.png is not among the photographs of --garment'):
-        folder.pairs(str(listed), given)
-    for paths, said in (([], 'no photographs found'), ([str(tmp_path / 'x')], 'x: not found'),
-                        ([str(tmp_path / 'a.png')] * 2, 'both would be named a.jpg')):
-        with pytest.raises(UserError, match=said):
-            folder.photos('person', paths)
-
-
-def test_the_command_reports_missing_networks(tmp_path):
-    (tmp_path / 'me.jpg').write_bytes(jpeg(np.zeros((64, 48, 3), np.uint8)))
-    me = str(tmp_path / 'me.jpg')
-    done = command('pipelines.photos', '--person', me, '--garment', me, '--out', str(tmp_path), '--blazepose', me)
-    assert done.returncode == 2 and 'Traceback' not in done.stderr
-    assert 'pose_detection.tflite: not found. Run `python -m pipelines.fetch blazepose`' in done.stderr
-    with pytest.raises(UserError, match='--size 100 100: height and width must be 4 to 3'):
-        job.Config([me], [me], size=(100, 100))
-
-
 @pytest.mark.slow  # downloads BlazePose from the package index
 def test_unusable_photographs_of_people_are_reported(blazepose):
     net = pose.BlazePose(blazepose)
@@ -407,47 +219,3 @@ def test_unusable_photographs_of_people_are_reported(blazepose):
     assert '2 people were found' in said(np.concatenate([one, other], 1))
     assert said(np.full_like(one, 200)).startswith('No person was found')
     assert '90 x 120 pixels' in said(cv2.resize(one, (90, 120), interpolation=cv2.INTER_AREA))
-
-
-@pytest.mark.slow  # downloads BlazePose from the package index, and runs all stages of a try-on
-def test_photographs_of_drawn_people_become_a_try_on(blazepose, tmp_path):
-    """Photographs as a telephone takes them: rotated, wide, one dark, one without a person; then all stages run."""
-    people, garments = tmp_path / 'people', tmp_path / 'garments'
-    for each in (people, garments):
-        each.mkdir()
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for number in range(8):
-        made = sample_people.make_person(1, 50_000 + number, (512, 384))
-        wide = np.pad(made.image, ((20, 0), (200, 200), (0, 0)), 'edge')
-        (people / f'p{number}.jpg').write_bytes(jpeg(np.rot90(wide), exif=exif))
-        (garments / f'p{number}.jpg').write_bytes(jpeg(made.cloth))
-    (people / 'dark.jpg').write_bytes(jpeg(made.image // 6))
-    (people / 'nobody.jpg').write_bytes(jpeg(made.cloth))
-    out = tmp_path / 'out'
-    flags = ['--person', str(people), '--garment', str(garments), '--blazepose', blazepose, '--size', '160', '120',
-             '--out', str(out)]
-    done = command('pipelines.photos', *flags)
-    assert done.returncode == 2 and 'image-parse/p0.png and run the same command again' in done.stdout
-    parsed = [*flags, '--parser', str(people_parser.PATH), '--parser_labels', 'cihp']
-    done = command('pipelines.photos', *parsed)
-    assert done.returncode == 0, done.stderr
-    assert 'nobody.jpg: No person was found' in done.stdout and 'dark.jpg: The photograph is too dark' in done.stdout
-    first = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
-    assert command('pipelines.photos', *parsed).returncode == 0
-    assert {path: path.read_bytes() for path in out.rglob('*') if path.is_file()} == first
-    rows = {row.name: row for row in folder.read(str(out)) if row.kind == 'person'}
-    assert sum(row.complete for row in rows.values()) >= 8 and not rows['nobody.jpg'].complete
-    for number in range(8):
-        [listed] = json.loads((out / 'openpose-json' / f'p{number}_keypoints.json').read_text())['people']
-        assert len(listed['pose_keypoints_2d']) == 75
-    config = tmp_path / 'mine.yaml'
-    config.write_text(tiny_people.CONFIG.format(folder=out).replace('[train_pairs.txt]', '[test_pairs.txt]')
-                      .replace('  test: [test_pairs.txt]\n', '  test_fraction: 0.2\n')
-                      + 'evaluate: {thresholds: {ssim: {min: 0.0}}}\n')
-    done = command('pipelines.run', '--config', str(config), '--pipeline_root', str(tmp_path / 'root'))
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = command('pipelines.predict', '--config', str(config), '--pipeline_root', str(tmp_path / 'root'),
-                   '--out', str(tmp_path / 'predictions'), str(out / 'test_pairs.txt'))
-    assert done.returncode == 0, done.stderr
-    assert len([*(tmp_path / 'predictions').glob('p*_p*.png')]) == 64

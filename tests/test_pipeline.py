@@ -263,8 +263,8 @@ def test_what_blesses_and_what_does_not(config_file, tmp_path, thresholds, model
         for row in ROWS:
             writer.write(evaluate._example(dict(zip(('target', 'candidate', 'baseline'), row))))
     _, validation = evaluate.analyse(loaded, path, str(tmp_path), models)
-    found, reasons = evaluate.decide(loaded, validation, 'baseline' in models)
-    assert found == blessed and reason in '; '.join(reasons), reasons
+    verdict = evaluate.decide(loaded, validation, 'baseline' in models)
+    assert verdict.blessed == blessed and reason in '; '.join(verdict.reasons), verdict
 
 
 @pytest.mark.parametrize('override, message', [

@@ -111,9 +111,9 @@ ELSEWHERE = {  # command -> the test that runs it
         'test_tryon_pipeline.py, at a small size',
     'python -m pipelines.predict --config viton_hd --set data.folder=DIR DIR/test_pairs.txt':
         'test_tryon_pipeline.py: test_predict_writes_a_picture_a_pair_a_table_and_a_sheet',
-    'python -m pipelines.fetch blazepose': 'conftest.py: blazepose, for the slow tests of test_photos.py',
+    'python -m pipelines.fetch blazepose': 'conftest.py: blazepose, for the slow tests of photographs',
     'python -m pipelines.photos --person me.jpg --garment shirt.jpg --parser parsing_lip.onnx --out mine':
-        'test_photos.py: test_photographs_of_drawn_people_become_a_try_on, with the parser of the tests',
+        'test_photo_folder.py: test_photographs_of_drawn_people_become_a_try_on, with the parser of the tests',
     'python -m pipelines.photos --person people/ --garment garments/ --pairs pairs.txt --parser parsing_atr.onnx --out '
     'mine': 'the same',
     'python -m pipelines.predict --config viton_hd mine/test_pairs.txt': 'the same, with another configuration',

@@ -1,4 +1,5 @@
 """TFRecord shards, their index and the manifest."""
+import dataclasses
 import hashlib
 import json
 import os
@@ -74,7 +75,7 @@ def test_a_split_without_records_is_a_split(tmp_path):
     writer = records.ShardWriter(str(tmp_path / 'Split-test' / 'part-0.tfrecord'), ('inputs',))
     manifest = records.write_manifest(str(tmp_path), [writer.close()], ('inputs',), {}, {})
     assert os.path.getsize(tmp_path / 'Split-test' / 'part-0.tfrecord') == 0
-    assert manifest['splits']['test'][0]['records'] == 0
+    assert manifest.splits['test'][0]['records'] == 0
     split = records.open_split(str(tmp_path), 'test')
     assert len(split) == 0 and split.read([]) == [] and split.index['inputs'].shape == (0,)
 
@@ -93,8 +94,8 @@ def test_a_data_set_of_several_splits_and_features(tmp_path, folder):
     records.write_manifest(folder, shards, ('inputs', 'targets'), {'train': {'written': 6}},
                            {'made_by': 'test'})
     manifest = records.read_manifest(folder)
-    assert (manifest['made_by'], manifest['counts']) == ('test', {'train': {'written': 6}})
-    assert {split: [entry['file'] for entry in entries] for split, entries in manifest['splits'].items()} == {
+    assert (manifest.properties['made_by'], manifest.counts) == ('test', {'train': {'written': 6}})
+    assert {split: [entry['file'] for entry in entries] for split, entries in manifest.splits.items()} == {
         'train': ['Split-train/part-0.tfrecord', 'Split-train/part-1.tfrecord'],
         'validation': ['Split-validation/part-0.tfrecord']}
     for name, expected in rows.items():
@@ -235,7 +236,9 @@ def test_what_a_data_set_says_of_itself_is_read_again(data_set, more):
     path = data_set / records.MANIFEST
     manifest = {**json.loads(path.read_text()), **more}
     path.write_text(json.dumps(manifest))
-    assert records.read_manifest(str(data_set)) == manifest
+    found = records.read_manifest(str(data_set))
+    fields = {key: value for key, value in dataclasses.asdict(found).items() if key in manifest}
+    assert {'format': records.FORMAT, **fields, **found.properties} == manifest
 
 
 @pytest.mark.parametrize('key', ['lengths', 'splits', 'counts'])

@@ -42,7 +42,7 @@ def few(examples, tmp_path_factory):
             writer.write(record, **{name: int(row[name]) for name in wmt.LENGTHS})
         shards.append(writer.close())
     records.write_manifest(str(folder), shards, wmt.LENGTHS, {}, {
-        'vocabulary': records.read_manifest(examples)['vocabulary']})
+        'vocabulary': records.read_manifest(examples).vocabulary})
     return str(folder)
 
 

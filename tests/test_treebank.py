@@ -204,9 +204,9 @@ def test_sections_of_a_treebank(bank, tmp_path):
     manifest = prepare(bank(), tmp_path / 'out')
     nothing = {'filtered_empty': 0, 'filtered_duplicate': 0, 'filtered_long': 0, 'dead_letters': 0}
     for split, n in (('train', 100), ('validation', 50), ('test', 50)):
-        counts = {key: value for key, value in manifest['counts'][split].items() if not key.startswith('in_')}
+        counts = {key: value for key, value in manifest.counts[split].items() if not key.startswith('in_')}
         assert counts == {'read': n, 'written': n, **nothing}
-    assert len(manifest['splits']['train']) == 4  # two listed folders, of 50 trees each, 30 a shard
+    assert len(manifest.splits['train']) == 4  # two listed folders, of 50 trees each, 30 a shard
     expected = [trees.clean(*trees.parse(tree)) for section in (0, 1) for file in range(5)
                 for tree in corpus(10, 10 * section + file)]
     found = texts(tmp_path / 'out')
@@ -252,7 +252,7 @@ def test_a_part_is_split_off_by_a_hash_wherever_the_treebank_lies(bank, tmp_path
     found = {}
     for name, train in {'folder': ['wsj'], 'archive': ['wsj.tar/wsj']}.items():
         values = {'validation': [], 'test': [], 'validation_fraction': .2, 'test_fraction': .25, 'split_by': by}
-        found[name] = prepare(bank(train=train, **values), tmp_path / name)['counts']
+        found[name] = prepare(bank(train=train, **values), tmp_path / name).counts
     sizes = [found['folder'][split]['written'] for split in treebank.SPLITS]
     assert sum(sizes) == 200 and all(size % 10 == 0 for size in sizes) == (by == 'file')
     assert sizes[0] >= 60 and min(sizes) >= 10
@@ -264,8 +264,8 @@ def test_a_part_is_split_off_by_a_hash_wherever_the_treebank_lies(bank, tmp_path
 def test_extra_trees_are_learned_from_and_never_split_off(bank, tmp_path):
     extra = corpus(40, 99)
     (tmp_path / 'extra.txt').write_text(''.join(' '.join(tree.split()) + '\n' for tree in extra))
-    counts = prepare(bank(validation=[], validation_fraction=.3, extra=['extra.txt']), tmp_path / 'out')['counts']
-    without = prepare(bank(validation=[], validation_fraction=.3), tmp_path / 'without')['counts']
+    counts = prepare(bank(validation=[], validation_fraction=.3, extra=['extra.txt']), tmp_path / 'out').counts
+    without = prepare(bank(validation=[], validation_fraction=.3), tmp_path / 'without').counts
     assert counts['train']['written'] == without['train']['written'] + 40
     assert counts['validation'] == without['validation']
     assert texts(tmp_path / 'out')['target'][-40:] == [str(trees.clean(*trees.parse(tree))) for tree in extra]
@@ -280,7 +280,7 @@ def test_what_is_no_tree_is_a_dead_letter_and_costs_no_other(bank, tmp_path):
     path = tmp_path / 'lines.mrg'
     path.write_bytes('\n'.join(lines).encode('utf-8', 'surrogateescape'))
     config = bank(train=['lines.mrg', 'wsj/00'], max_dead_letters=.2)
-    counts = prepare(config, tmp_path / 'out')['counts']['train']
+    counts = prepare(config, tmp_path / 'out').counts['train']
     assert (counts['read'], counts['written'], counts['dead_letters']) == (62, 56, 6)
     content = path.read_bytes()
     for letter, (text, why) in zip(letters(tmp_path / 'out'), bad.items()):

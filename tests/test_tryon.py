@@ -142,10 +142,10 @@ def letters(folder):
 
 
 def check_counts(manifest):
-    for split, counts in manifest['counts'].items():
+    for split, counts in manifest.counts.items():
         assert counts['read'] == counts['written'] + counts['dead_letters'] + sum(
             value for key, value in counts.items() if key.startswith('filtered'))
-        assert counts['written'] == sum(shard['records'] for shard in manifest['splits'][split])
+        assert counts['written'] == sum(shard['records'] for shard in manifest.splits[split])
 
 
 def digests(folder):
@@ -177,10 +177,10 @@ def test_every_layout_gives_the_same_samples(config, tmp_path, layout):
         write_split(tmp_path, 'train', range(5), layout)
     manifest = prepare(config(**values), tmp_path / 'out')
     check_counts(manifest)
-    assert manifest['counts']['train'] | {'drawn_pose': 0} == {
+    assert manifest.counts['train'] | {'drawn_pose': 0} == {
         'read': 5, 'written': 5, 'dead_letters': 0, 'filtered_not_worn': 0, 'filtered_repeated': 0, 'drawn_pose': 0,
         'in_validation': 0, 'in_test': 0}
-    assert manifest['counts']['train']['drawn_pose'] == (0 if layout == 'published' else 5)
+    assert manifest.counts['train']['drawn_pose'] == (0 if layout == 'published' else 5)
     labels = labels_of()
     removed, agnostic_parse = person.agnostic(labels, points_of(), 40)
     pose = person.pose_map(points_of(), (H, W)).numpy() // (2 if layout == 'published' else 1)
@@ -203,7 +203,7 @@ def test_the_same_bytes_again_whatever_the_blocks(config, tmp_path):
     prepare(config(), tmp_path / 'a')
     prepare(config(pairs_per_block=100), tmp_path / 'b')
     assert digests(tmp_path / 'a') == digests(tmp_path / 'b')
-    assert len(records.read_manifest(str(tmp_path / 'a'))['splits']['train']) == 3
+    assert len(records.read_manifest(str(tmp_path / 'a')).splits['train']) == 3
 
 
 def change(ending, how):
@@ -293,7 +293,7 @@ def test_what_cannot_be_used_is_a_dead_letter_by_file_and_reason_and_the_rest_go
     (tmp_path / 'train_pairs.txt').write_text('\n'.join([
         *lines, 'one.jpg', 'a.jpg b.jpg c.jpg', '../../up.jpg 00001_00.jpg', '00001_00.jpg /etc/passwd']))
     manifest = prepare(config(max_dead_letters=1.0), tmp_path / 'out')
-    counts = manifest['counts']['train']
+    counts = manifest.counts['train']
     assert (counts['written'], counts['dead_letters']) == (2, len(BAD) + 4)
     check_counts(manifest)
     assert set(stored(tmp_path / 'out')) == {'00000_00.jpg', '00001_00.jpg'}
@@ -352,9 +352,9 @@ def test_only_garments_that_are_worn_may_train(config, tmp_path):
     (tmp_path / 'test_pairs.txt').write_text('00050_00.jpg 00051_00.jpg\n00051_00.jpg 00051_00.jpg\n'
                                              '00050_00.jpg 00052_00.jpg\n')
     manifest = prepare(config(), tmp_path / 'paired')
-    assert [manifest['counts']['train'][key] for key in ('read', 'written', 'filtered_not_worn', 'filtered_repeated')
+    assert [manifest.counts['train'][key] for key in ('read', 'written', 'filtered_not_worn', 'filtered_repeated')
             ] == [4, 2, 1, 1]
-    assert [manifest['counts']['test'][key] for key in ('read', 'written', 'filtered_repeated')] == [3, 2, 1]
+    assert [manifest.counts['test'][key] for key in ('read', 'written', 'filtered_repeated')] == [3, 2, 1]
     check_counts(manifest)
     assert {name: row['garment'][0] for name, row in stored(tmp_path / 'paired', 'test').items()} == {
         '00050_00.jpg': b'00050_00.jpg', '00051_00.jpg': b'00051_00.jpg'}
@@ -372,7 +372,7 @@ def test_people_in_two_splits_are_counted_by_their_pictures(config, tmp_path):
     write_split(tmp_path, 'train', [0, 1, 2, 3])
     for number, other in ((0, 'test/image/00050'), (1, 'test/image/00051'), (1, 'val/image/00040')):
         (tmp_path / f'{other}_00.jpg').write_bytes((tmp_path / f'train/image/{number:05}_00.jpg').read_bytes())
-    counts = prepare(config(), tmp_path / 'out')['counts']
+    counts = prepare(config(), tmp_path / 'out').counts
     assert (counts['train']['in_validation'], counts['train']['in_test'], counts['validation']['in_test']) == (1, 2, 1)
     assert 'in_validation' not in counts['test']
 
@@ -592,7 +592,7 @@ def test_a_request_that_cannot_be_served_says_why(prepared, traced, wrong, messa
 def test_people_that_are_drawn_can_be_prepared(tmp_path):
     manifest = prepare(tryon.Config(samples='people', samples_count=[6, 2], samples_size=[128, 96],
                                     validation_fraction=0.4, pairing='unpaired'), tmp_path / 'out')
-    counts = manifest['counts']
+    counts = manifest.counts
     assert counts['train']['written'] + counts['validation']['written'] == 6 and counts['test']['written'] == 2
     assert all(part['dead_letters'] == part['in_test'] == 0 for part in (counts['train'], counts['validation']))
     for row in stored(tmp_path / 'out').values():

@@ -94,7 +94,7 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     split = records.open_split(str(examples), 'test')
     evaluate.write_predictions(config, split, dict.fromkeys(models, str(model)), path)
     metrics, validation = evaluate.analyse(config, path, str(tmp_path), models)
-    assert evaluate.decide(config, validation, True) == (True, ['all thresholds are met'])
+    assert evaluate.decide(config, validation, True) == (True, ['all thresholds are met'], [])
     rows = [tf.train.Example.FromString(row).features.feature for row in
             tf.data.TFRecordDataset(path).as_numpy_iterator()]
     candidate, baseline = (np.array([row[name].float_list.value for row in rows]) for name in models)

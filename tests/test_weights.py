@@ -256,18 +256,23 @@ def test_whose_weights_they_are_stays_with_them(tmp_path):
 def run(optimizer, seed=0):
     made = net(seed=seed)
     optimizer.build(made.trainable_variables)
-    return tf.train.Checkpoint(nets=by_name({'one': made}), optimizer=optimizer), {'one': made}
+    return tf.train.Checkpoint(nets=by_name({'one': made}), optimizers={'one': optimizer}), {'one': made}
 
 
 def test_a_run_resumes_with_its_optimizer_or_says_whose_it_is(tmp_path):
     checkpoint, nets = run(keras.optimizers.SGD(0.1, momentum=0.9), 1)
-    checkpoint.optimizer.momentums[0].assign_add(tf.ones([2, 3]))
+    checkpoint.optimizers['one'].momentums[0].assign_add(tf.ones([2, 3]))
     path = checkpoints.write(checkpoint, str(tmp_path), 4, keep=1)
     again, their_nets = run(keras.optimizers.SGD(0.1, momentum=0.9), 2)
     checkpoints.resume(again, their_nets, path)
-    assert same(their_nets['one'], nets['one']) and np.all(again.optimizer.momentums[0] == tf.ones([2, 3]))
+    assert same(their_nets['one'], nets['one']) and np.all(again.optimizers['one'].momentums[0] == tf.ones([2, 3]))
     with pytest.raises(UserError, match=r'ckpt-4 is of another optimizer \(.*\)\. Give the configuration'):
         checkpoints.resume(*run(keras.optimizers.Adam()), path)  # two slots for each variable
+    with pytest.raises(UserError, match='it has no accumulator/hidden/bias for one'):
+        checkpoints.resume(*run(keras.optimizers.Adagrad()), path)  # slots of the same shapes
+    adams = checkpoints.write(run(keras.optimizers.Adam())[0], str(tmp_path / 'adam'), 3, keep=1)
+    with pytest.raises(UserError, match='its v/hidden/bias for one belongs to no optimizer here'):
+        checkpoints.resume(again, their_nets, adams)
     plain = checkpoints.write(tf.train.Checkpoint(nets=by_name(nets)), str(tmp_path / 'plain'), 5, keep=1)
     with pytest.raises(UserError, match=r'ckpt-5 is of another optimizer'):  # of none
         checkpoints.resume(again, their_nets, plain)

@@ -51,10 +51,10 @@ def texts(folder, split='train'):
 def test_two_files_line_by_line(files, tmp_path):
     manifest = prepare(files(), tmp_path / 'out')
     nothing = {'filtered_empty': 0, 'filtered_duplicate': 0, 'filtered_long': 0, 'dead_letters': 0}
-    assert manifest['counts'] == {'train': {'read': 60, 'written': 60, **nothing, 'in_validation': 0, 'in_test': 0},
+    assert manifest.counts == {'train': {'read': 60, 'written': 60, **nothing, 'in_validation': 0, 'in_test': 0},
                                   'validation': {'read': 2, 'written': 2, **nothing, 'in_test': 2},
                                   'test': {'read': 2, 'written': 2, **nothing}}
-    assert len(manifest['splits']['train']) == 3  # 60 pairs, 21 a shard
+    assert len(manifest.splits['train']) == 3  # 60 pairs, 21 a shard
     found = texts(tmp_path / 'out')
     assert (found['source'], found['target']) == (SOURCE, TARGET)
 
@@ -79,7 +79,7 @@ def test_csv_keeps_quoted_commas_and_line_ends(files, tmp_path):
     found = texts(tmp_path / 'out')
     assert found['source'][:3] == ['Hello, world', 'two\nlines', 'a "b"']
     assert found['target'][:3] == ['Hallo, Welt', 'zwei\nZeilen', 'c']
-    assert manifest['counts']['train']['read'] == 63
+    assert manifest.counts['train']['read'] == 63
 
 
 def test_the_same_bytes_whatever_the_blocks(files, tmp_path):
@@ -110,7 +110,7 @@ def test_counts_reconcile_and_dead_letters_say_where(files, tmp_path):
     lines = [line.encode() for line in SOURCE]
     lines[3], lines[10], lines[11] = b'caf\xe9', b'', b'word ' * 400
     (tmp_path / 'train.en').write_bytes(b'\n'.join(lines) + b'\n')
-    counts = prepare(files(max_dead_letters=0.05), tmp_path / 'out')['counts']['train']
+    counts = prepare(files(max_dead_letters=0.05), tmp_path / 'out').counts['train']
     assert counts == {'read': 60, 'written': 57, 'filtered_empty': 1, 'filtered_duplicate': 0, 'filtered_long': 1,
                       'dead_letters': 1, 'in_validation': 0, 'in_test': 0}
     [letter] = [json.loads(line) for path in (tmp_path / 'out' / 'dead_letters').iterdir() for line in open(path)]
@@ -158,7 +158,7 @@ def test_duplicates_between_splits_are_counted_and_can_be_removed(files, tmp_pat
     for removed in (False, True):
         config = files(train=['train.tsv'], validation=['validation.tsv'], test=['test.tsv'], pairs_per_block=block,
                        remove_duplicates=removed, vocab_size=40)
-        found[removed] = prepare(config, tmp_path / str(removed))['counts']
+        found[removed] = prepare(config, tmp_path / str(removed)).counts
         for counts in found[removed].values():
             assert counts['read'] == sum(counts[name] for name in counts if name == 'written' or name == 'dead_letters'
                                          or name.startswith('filtered_'))
@@ -186,7 +186,7 @@ def test_a_corpus_held_out_whole_is_told(files, tmp_path):
 def test_word_pieces_from_text_to_batch(files, tmp_path):
     config = files(subword_kind='wordpiece', normalization='nfkc', byte_fallback=True, vocab_size=300)
     manifest = prepare(config, tmp_path / 'out')
-    assert manifest['vocabulary']['size'] == 300
+    assert manifest.vocabulary['size'] == 300
     part, tokenizer = records.open_split(str(tmp_path / 'out'), 'train'), wmt.assets(str(tmp_path / 'out'))
     batch = wmt.decode(tf.constant(part.read(range(60))), tf.constant(30, tf.int64))
     for name, lines in (('inputs', SOURCE), ('targets', TARGET)):
@@ -201,8 +201,8 @@ def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
     write(tmp_path, 'train.de', ['hier ist andere Zahl', 'ist hier', 'das Ende'])
     given = str(tmp_path / 'first' / 'subwords.model')
     second = prepare(files(subword_model=given), tmp_path / 'second')
-    assert second['vocabulary'] == first['vocabulary'] and second['counts']['train']['written'] == 3
-    assert prepare(files(), tmp_path / 'third')['vocabulary'] != first['vocabulary']
+    assert second.vocabulary == first.vocabulary and second.counts['train']['written'] == 3
+    assert prepare(files(), tmp_path / 'third').vocabulary != first.vocabulary
     assert given in files(subword_model=given).files('train')  # a change of it is a change of the data
     for values, message in (({'vocab_size': 20}, 'is below the 48 pieces'),
                             ({'subword_model': 'no'}, 'no is not a subword model'),
@@ -217,7 +217,7 @@ def test_a_stray_quote_costs_its_record_and_no_other(files, tmp_path):
     rows = [f'{s},{t}' for s, t in zip(SOURCE, TARGET)]
     rows[5:5] = ['5" pipe,5-Zoll-Rohr', 'next,"closes it']
     (tmp_path / 'table.csv').write_text('\n'.join(rows) + '\n')
-    counts = prepare(files(train=['table.csv'], max_dead_letters=0.5), tmp_path / 'out')['counts']['train']
+    counts = prepare(files(train=['table.csv'], max_dead_letters=0.5), tmp_path / 'out').counts['train']
     assert (counts['read'], counts['written'], counts['dead_letters']) == (61, 60, 1)
     assert texts(tmp_path / 'out')['source'][-1] == SOURCE[-1]
 

@@ -18,7 +18,7 @@ _SHARD = 10_000
 _Key = tuple[str, int]  # split, shard
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare the positions of a game.
 
     Args:

@@ -33,7 +33,7 @@ from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
 _PARTS = 64  # partitions for comparing hashes
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a set of labelled images.
 
     Args:

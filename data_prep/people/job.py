@@ -43,7 +43,7 @@ class Source(NamedTuple):
     path: str
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepares a try-on data set.
 
     Args:

@@ -28,7 +28,7 @@ from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
 _COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_long', 'dead_letters')
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a parallel corpus.
 
     Args:

@@ -6,7 +6,7 @@ from keras_models import ModelError
 from keras_models.image import boxes
 from keras_models.image.classification import TOP
 from keras_models.image.serving import predict
-from keras_models.localisation import CORRECT, Config
+from keras_models.localisation import CORRECT
 
 PROTOCOLS = {
     'box_error_constant': 'box_error of the best centred box of {sizes} sizes, chosen on these images',
@@ -24,7 +24,6 @@ class Scorer:
 
     Args:
       networks: must be empty.
-      config: the model's.
 
     Raises:
       ModelError: a network is given.
@@ -32,8 +31,7 @@ class Scorer:
     CORPUS = ('box_error_constant', 'mean_iou_constant')
     BATCH = 32
 
-    def __init__(self, networks: dict[str, str], config: Config | None = None):
-        del config
+    def __init__(self, networks: dict[str, str]):
         if networks:
             raise ModelError(f'evaluate.networks.{min(networks)}: no metric of boxes uses networks. Leave it out.')
         self.names, self.missing = tuple(PROTOCOLS), dict[str, str]()

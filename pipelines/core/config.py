@@ -213,19 +213,18 @@ def empty_keys(config: Config) -> list[str]:
     return [field.name for field in dataclasses.fields(config.model) if getattr(config.model, field.name) is None]
 
 
-def with_data_set(config: Config, manifest: dict) -> Config:
-    """Return the configuration with the model's empty keys filled from the manifest of its data set.
+def with_data_set(config: Config, needed: dict[str, int]) -> Config:
+    """Return the configuration with the model's empty keys filled from `model` of its data set's manifest.
 
     Raises:
       UserError: a key of the model is too small for the data set, such as the number of classes.
     """
-    told, where = manifest.get('model', {}), f'{config.source}: model'
-    for key, value in told.items():
+    for key, value in needed.items():
         own = getattr(config.model, key, None)
         if own is not None and own < value:
-            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set. Leave it out to use '
-                            'those.')
-    empty = {key: value for key, value in told.items() if getattr(config.model, key, 0) is None}
+            raise UserError(f'{config.source}: model.{key} {own} is less than the {value} of the data set. '
+                            'Leave it out to use those.')
+    empty = {key: value for key, value in needed.items() if getattr(config.model, key, 0) is None}
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
 
 

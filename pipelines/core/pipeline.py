@@ -156,7 +156,7 @@ class Pipeline:
             tf.io.gfile.makedirs(folder)
         config = self.config
         if 'examples' in inputs:
-            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri))
+            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri).model)
         return Context(config, inputs, outputs, self.argv, {}, self)
 
     def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,

@@ -34,7 +34,6 @@ LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (uni
 _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
                   'notes': []}
 _ERRORS = re.compile('error$|l1|lpips|fid')  # metrics where lower is better
-_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 
 def write(folder: str, context: Context) -> str:
@@ -62,6 +61,8 @@ def gather(context: Context) -> dict[str, Any]:
     rows, tensorboard = answers.read(predictions), os.path.join(run.uri, 'tensorboard')
     found_curves = curves(tensorboard)
     measured, common_protocol = _metrics(config, found)
+    facts = {'model': manifest.model, 'vocabulary': manifest.vocabulary, 'sha256': manifest.sha256,
+             **manifest.properties}
     return {
         'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
         'run': {**_NOTHING, **run.properties},
@@ -78,8 +79,8 @@ def gather(context: Context) -> dict[str, Any]:
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
         'asked': config.inference.describe(), 'worst': scorers.names(config)[-1],
         **data_section.gather(context, manifest),
-        'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
-        'languages': [_language(code) for code in manifest.get('languages', [])],
+        'data': {key: _plain(value) for key, value in sorted(facts.items()) if value},
+        'languages': [_language(code) for code in manifest.properties.get('languages', [])],
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
         'lineage': {key: (artifact, os.path.relpath(artifact.uri, context.pipeline.root))
                     for key, artifact in context.inputs.items()},

@@ -104,7 +104,7 @@ class Small:
         config = self._config(values)
         with contextlib.redirect_stdout(None):  # standard output is for the configuration
             examples, prepare = self._examples(config)
-        config = configs.with_data_set(config, records.read_manifest(examples))
+        config = configs.with_data_set(config, records.read_manifest(examples).model)
         return _steps(config, examples)._replace(prepare=prepare)
 
     def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:

@@ -65,7 +65,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                          if devices.jit and not self.hybrid else self._forward_backward)
         self._examples = examples
         manifest = records.read_manifest(examples)
-        self.vocabulary, self.agnostic = manifest.get('vocabulary', {}).get('sha256'), manifest.get('agnostic')
+        self.vocabulary = manifest.vocabulary.get('sha256')
+        self.agnostic = manifest.properties.get('agnostic')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
         orbit.StandardTrainer.__init__(self, None, options)
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(

@@ -29,7 +29,7 @@ def config(pipeline):
     """Return the pipeline's configuration, with the model's empty keys filled from its data set."""
     if not configs.empty_keys(pipeline.config):
         return pipeline.config
-    return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
+    return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)).model)
 
 
 def net(pipeline):
