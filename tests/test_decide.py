@@ -14,9 +14,10 @@ from tensorflow_model_analysis.utils import config_util
 
 from pipelines import evaluate
 from pipelines.core import roles
+from pipelines.evaluation import gate
 
 
-def gate(**thresholds):
+def configured(**thresholds):
     """A configuration of text with these thresholds, metric -> bounds."""
     evaluation = types.SimpleNamespace(thresholds=thresholds, slices=[], networks={})
     return types.SimpleNamespace(evaluate=evaluation, model=None, data=types.SimpleNamespace(target='de'),
@@ -42,7 +43,7 @@ def validated(config, values, baseline=None):
 
 
 def decide(config, values, baseline=None):
-    return evaluate.decide(config, validated(config, values, baseline), baseline is not None)
+    return gate.decide(config.evaluate.thresholds, validated(config, values, baseline), baseline and {})
 
 
 CHANGES = [{}, *({key: by} for key in ('max_drop', 'max_rise') for by in (0., .25))]
@@ -64,11 +65,11 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
     """Bounds themselves are kept: the numbers are halves and quarters, so that equal is equal."""
     verdicts, baseline = set(), None if before is None else {'bleu': before}
     for bounds, value in itertools.product(BOUNDS[1:], (.25, .5, .75)):
-        blessed, reasons, failed = decide(gate(bleu=bounds), {'bleu': value}, baseline)
+        blessed, reasons, failed = decide(configured(bleu=bounds), {'bleu': value}, baseline)
         broken = violated(bounds, value, before)
         assert blessed == (not broken) == (not failed), (bounds, value)
         if before:  # of changes from 0 TFMA says no
-            assert validated(gate(bleu=bounds), {'bleu': value}, {'bleu': before}).validation_ok == blessed
+            assert validated(configured(bleu=bounds), {'bleu': value}, {'bleu': before}).validation_ok == blessed
         of_value, of_change = {'min', 'max'} & {*broken}, {'max_drop', 'max_rise'} & {*broken}
         assert len(reasons) == (bool(of_value) + bool(of_change) or 1 + (before is None and len(bounds) > len(
             {'min', 'max'} & {*bounds})))
@@ -77,7 +78,7 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
         assert before is None or (f'bleu changed by {value - before:+g} from' in said) == bool(of_change)
         for key in broken:  # with the number it did not keep
             assert f'{key} {bounds[key]:g}' in said
-        assert ('all thresholds are met' in said) == blessed
+        assert ('all thresholds are met' in said) == blessed == gate.holds(bounds, value, before, None)
         verdicts.add(blessed)
     assert verdicts == {True, False}
 
@@ -88,7 +89,7 @@ def test_blessed_is_what_keeps_all_its_bounds(before):
 def test_every_metric_must_keep_its_own_bounds(first, second, before):
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max': .5, 'max_drop': .25}}
     values = {'bleu': first, 'exact_match': second}
-    blessed, reasons, failed = decide(gate(**bounds), values, before)
+    blessed, reasons, failed = decide(configured(**bounds), values, before)
     broken = {name: violated(bounds[name], values[name], before and before[name]) for name in values}
     assert blessed == (not any(broken.values())) and failed == sorted(name for name in broken if broken[name])
     if not blessed:
@@ -97,14 +98,14 @@ def test_every_metric_must_keep_its_own_bounds(first, second, before):
 
 
 def test_no_threshold_blesses_nothing():
-    assert evaluate.decide(gate(), None, False).blessed is evaluate.decide(gate(), None, True).blessed is False
+    assert gate.decide({}, None, None).blessed is gate.decide({}, None, {}).blessed is False
 
 
 def test_what_could_not_be_compared_is_named():
     bounds = {'bleu': {'min': .5, 'max_drop': .25}, 'exact_match': {'max_rise': 0.}}
-    blessed, [met, skipped], _ = decide(gate(**bounds), {'bleu': .5, 'exact_match': 1.})
+    blessed, [met, skipped], _ = decide(configured(**bounds), {'bleu': .5, 'exact_match': 1.})
     assert blessed and 'bleu.max_drop, exact_match.max_rise could not be checked' in skipped
-    assert decide(gate(**bounds), {'bleu': .5, 'exact_match': 0.},
+    assert decide(configured(**bounds), {'bleu': .5, 'exact_match': 0.},
                   {'bleu': .5, 'exact_match': 0.}) == (True, [met], [])
 
 
@@ -112,13 +113,13 @@ def test_what_could_not_be_compared_is_named():
 @pytest.mark.parametrize('bounds', [{'min': .5, 'max': 1.}, {'max_drop': .25}, {'max_rise': .25}], ids=str)
 def test_what_is_no_number_is_not_blessed(bounds, value):
     better = value == {'max_drop': math.inf, 'max_rise': -math.inf}.get([*bounds][0])
-    assert decide(gate(bleu=bounds), {'bleu': value}, {'bleu': .5}).blessed is better
+    assert decide(configured(bleu=bounds), {'bleu': value}, {'bleu': .5}).blessed is better
 
 
 @pytest.mark.parametrize('bounds', [{'min': .5}, {'max': .5}, {'max_drop': .25}, {'max_rise': .25}], ids=str)
 def test_a_metric_that_is_missing_is_not_blessed(bounds):
     """Nor is its change, though it counts as 0."""
-    verdict = decide(gate(bleu=bounds), {'bleu': None}, {'bleu': .5})
+    verdict = decide(configured(bleu=bounds), {'bleu': None}, {'bleu': .5})
     assert verdict == (False, ['TFMA computed no bleu to compare'], ['bleu'])
 
 
@@ -130,6 +131,6 @@ def test_a_metric_that_is_missing_is_not_blessed(bounds):
 def test_a_slice_that_is_missing_is_not_blessed(bounds, with_baseline, blessed):
     """TFMA then says that all is not well, and names no failure."""
     nothing = validation_result_pb2.ValidationResult(validation_ok=False)
-    verdict = evaluate.decide(gate(bleu=bounds), nothing, with_baseline)
+    verdict = gate.decide({'bleu': bounds}, nothing, {} if with_baseline else None)
     assert verdict.blessed is blessed and ('TFMA found a metric or slice missing' in verdict.reasons) == (not blessed)
     assert verdict.failed == []

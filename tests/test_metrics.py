@@ -9,6 +9,7 @@ import tensorflow_model_analysis as tfma
 
 from pipelines import evaluate
 from pipelines.core import config
+from pipelines.evaluation import corpus as corpus_metrics
 from pipelines.evaluation import metrics
 
 
@@ -18,22 +19,29 @@ from pipelines.evaluation import metrics
     [('one', 'one'), ('two', 'three')],  # no 4-gram at all
     [('', 'something is here')],
 ])
-def test_corpus_bleu_is_sacrebleus_to_the_last_digit(pairs):
+def test_corpus_bleu_and_chrf_are_sacrebleus_to_the_last_digit(pairs):
     hypotheses, references = zip(*pairs)
     assert corpus(pairs) == sacrebleu.corpus_bleu(list(hypotheses), [list(references)]).score
+    assert scored('chrf', pairs) == sacrebleu.corpus_chrf(list(hypotheses), [list(references)]).score
 
 
 def corpus(pairs, language=''):
     """The metric over pairs that two workers saw."""
-    combiner = metrics.BleuCombiner(tfma.metrics.MetricKey('bleu'), None, language)
-    halves = [combiner.create_accumulator() + sum(combiner.segment(*pair) for pair in part)
+    return scored('bleu_tokenised' if language else 'bleu', pairs, language)
+
+
+def scored(name, pairs, language=''):
+    metric = corpus_metrics.metric(name, 0, language)
+    combiner = metrics.Sums(tfma.metrics.MetricKey(name), (name, 0, language))
+    halves = [combiner.create_accumulator() + sum(metric.counts(corpus_metrics.Row([answer], reference))
+                                                  for answer, reference in part)
               for part in (pairs[::2], pairs[1::2])]
     [found] = combiner.extract_output(combiner.merge_accumulators(halves)).values()
     return found
 
 
 def test_compounds_are_split_as_for_the_papers_figure():
-    assert metrics.moses_tokens('Der Mitte-Links-Block (z. B. 2014).', 'de') == (
+    assert corpus_metrics.moses_tokens('Der Mitte-Links-Block (z. B. 2014).', 'de') == (
         'Der Mitte ##AT##-##AT## Links ##AT##-##AT## Block ( z. B. 2014 ) .')
     pairs = [('Das Mitte-rechts-Bündnis gewann die Wahl.', 'Das Mitte-links-Bündnis gewann die Wahl.')]
     # 10 tokens; the fourth differs, which breaks 1, 2, 3 and 4 of the 10, 9, 8 and 7 n-grams.
@@ -54,7 +62,7 @@ BY_MOSES = {
 @pytest.mark.parametrize('language', BY_MOSES)
 def test_the_language_decides_where_tokens_end(language):
     for code in (language, language.upper(), f'{language}-CA', f'{language}_CA'):
-        assert metrics.moses_tokens(FRENCH[1], code) == BY_MOSES[language]
+        assert corpus_metrics.moses_tokens(FRENCH[1], code) == BY_MOSES[language]
 
 
 def test_french_is_cut_as_french():
@@ -75,14 +83,14 @@ def test_the_targets_language_reaches_tfma_and_the_protocol(name, language, desc
     loaded = config.load(name)
     [spec] = [each for specs in evaluate.tfma_config(loaded, ['candidate']).metrics_specs for each in specs.metrics
               if json.loads(each.config)['name'] == 'bleu_tokenised']
-    assert json.loads(spec.config) == {'name': 'bleu_tokenised', 'language': language}
+    assert json.loads(spec.config) == {'name': 'bleu_tokenised', 'place': 1, 'target': language}
     key = tfma.metrics.MetricKey('bleu_tokenised')
     [computation] = getattr(metrics, spec.class_name)(**json.loads(spec.config)).computations()
     assert computation.keys == [key]
     pair = ("Qu'il voie le porte-avions !", "Qu'elle voie le porte-avions !")
-    sums = computation.combiner.segment(*pair)
+    sums = corpus_metrics.metric('bleu_tokenised', 1, language).counts(corpus_metrics.Row(pair[:1], pair[1]))
     assert computation.combiner.extract_output(sums) == {key: corpus([pair], language)}
-    assert described in metrics.protocol('bleu_tokenised', loaded.data)
+    assert described in corpus_metrics.protocol('bleu_tokenised', loaded.data)
 
 
 class Answers(tf.Module):
@@ -111,8 +119,8 @@ def test_top_k_errors_through_tfma(tmp_path):
         model_specs=[tfma.ModelSpec(signature_name='serving_default', label_key='target')],
         slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=['kind'])],
         metrics_specs=[tfma.MetricsSpec(metrics=[
-            tfma.MetricConfig(class_name=cls, module=module, config=json.dumps({'name': name, **arguments}))
-            for name, (cls, module, arguments) in metrics.CLASSES.items() if name.endswith('_error')])])
+            tfma.MetricConfig(class_name='CorpusMetric', module=metrics.__name__, config=json.dumps({'name': name}))
+            for name in ('top1_error', 'top5_error')])])
     shared = tfma.default_eval_shared_model(str(tmp_path / 'column'), tags=['serve'], eval_config=config)
     result = tfma.run_model_analysis(eval_shared_model=shared, eval_config=config,
                                      data_location=str(tmp_path / 'predictions'), output_path=str(tmp_path / 'out'))
@@ -124,11 +132,11 @@ def test_top_k_errors_through_tfma(tmp_path):
 
 
 def test_workers_errors_add_up_and_a_missing_answer_is_wrong():
-    combiner = metrics.TopKCombiner(tfma.metrics.MetricKey('top5_error'), None, 5)
-    halves = [combiner.counts(['b', 'a', 'c'], 'a') + combiner.counts([''] * 5, 'a'), combiner.counts(['a'], 'a')]
-    np.testing.assert_array_equal(halves[0], [1, 2])
-    [found] = combiner.extract_output(combiner.merge_accumulators(halves)).values()
-    assert found == pytest.approx(1 / 3)
+    metric = corpus_metrics.metric('top5_error')
+    rows = [(['b', 'a', 'c'], 'a'), ([''] * 5, 'a'), (['a'], 'a')]
+    counts = [metric.counts(corpus_metrics.Row(*row)) for row in rows]
+    np.testing.assert_array_equal(counts, [[0, 1], [1, 1], [0, 1]])
+    assert metric.score(sum(counts)) == pytest.approx(1 / 3)
 
 
 class Scores(tf.Module):
@@ -151,8 +159,8 @@ def test_means_of_numbers_through_tfma_leave_out_what_has_none(tmp_path):
         model_specs=[tfma.ModelSpec(signature_name='serving_default', label_key='target')],
         slicing_specs=[tfma.SlicingSpec()],
         metrics_specs=[tfma.MetricsSpec(metrics=[
-            tfma.MetricConfig(class_name='MeanScore', module=metrics.__name__,
-                              config=json.dumps({'name': name, 'index': place}))
+            tfma.MetricConfig(class_name='CorpusMetric', module=metrics.__name__,
+                              config=json.dumps({'name': name, 'place': place}))
             for place, name in enumerate(('ssim', 'fid'))])])
     shared = tfma.default_eval_shared_model(str(tmp_path / 'column'), tags=['serve'], eval_config=config)
     result = tfma.run_model_analysis(eval_shared_model=shared, eval_config=config,
@@ -163,20 +171,15 @@ def test_means_of_numbers_through_tfma_leave_out_what_has_none(tmp_path):
 
 def test_a_protocol_says_what_its_number_is():
     """Told apart from all others; a fraction if the best there is comes to 1, and else of a hundred."""
-    protocols = {name: metrics.protocol(name) for name in metrics.CLASSES}
-    assert all(protocols.values()) and len({*protocols.values()}) == len(metrics.CLASSES)
-    assert metrics.protocol('no metric') == ''
+    protocols = {name: corpus_metrics.protocol(name) for name in corpus_metrics.METRICS}
+    assert all(protocols.values()) and len({*protocols.values()}) == len(corpus_metrics.METRICS)
+    assert corpus_metrics.protocol('no metric') == ''
     right = '(S (NP (NN a)) (VP (VB b)))'
-    for name, (kind, _, arguments) in metrics.CLASSES.items():
-        if kind == 'BracketScore':
-            combiner = metrics.BracketCombiner(None, None, arguments['score'],
-                                               arguments.get('right_branching', False))
-            [best] = combiner.extract_output(combiner.counts([right], right)).values()
-            assert best == (1 if protocols[name].startswith('fraction') else 50 if 'right' in name else 100)
-        if kind == 'TopKError':
-            [worst] = metrics.TopKCombiner(None, None,
-                                           arguments['k']).extract_output(np.array([7, 7])).values()
-            assert worst == 1 and protocols[name].startswith('fraction')
+    best = {name: corpus_metrics.metric(name).score(corpus_metrics.metric(name).counts(
+        corpus_metrics.Row([right], right, 1.0))) for name in corpus_metrics.METRICS}
+    for name, value in best.items():
+        of_best = 0 if name.endswith('_error') else 1 if protocols[name].startswith('fraction') else 100
+        assert value == pytest.approx(50 if 'right' in name else of_best), name
     for name, options in (('bleu', {}), ('bleu_tokenised',
                                          {'tokenize': 'none', 'smooth_method': 'none', 'force': True})):
         bleu = sacrebleu.BLEU(**options)

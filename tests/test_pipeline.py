@@ -15,7 +15,7 @@ from keras_models.text import translator
 from pipelines import evaluate, infra_validate
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
-from pipelines.evaluation import metrics
+from pipelines.evaluation import corpus, gate
 from pipelines.serving import saved_model
 from pipelines.training import checkpoints
 from support.commands import command, exit_code, fork_fresh_processes
@@ -114,7 +114,7 @@ def test_the_metrics_are_sacrebleus(pipeline, finished):
         answers, references = [row['candidate'] for row in some], [row['target'] for row in some]
         assert found[name]['bleu'] == pytest.approx(sacrebleu.corpus_bleu(answers, [references]).score, abs=1e-9)
         assert found[name]['exact_match'] == pytest.approx(np.mean([a == b for a, b in zip(answers, references)]))
-    assert metrics.signature().startswith('nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp')
+    assert corpus.signature().startswith('nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp')
 
 
 def test_both_signatures_and_the_batched_way_agree(model, pipeline):
@@ -263,7 +263,7 @@ def test_what_blesses_and_what_does_not(config_file, tmp_path, thresholds, model
         for row in ROWS:
             writer.write(evaluate._example(dict(zip(('target', 'candidate', 'baseline'), row))))
     _, validation = evaluate.analyse(loaded, path, str(tmp_path), models)
-    verdict = evaluate.decide(loaded, validation, 'baseline' in models)
+    verdict = gate.decide(thresholds, validation, {} if 'baseline' in models else None)
     assert verdict.blessed == blessed and reason in '; '.join(verdict.reasons), verdict
 
 

@@ -14,7 +14,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from data_prep.core import records, statistics
 from pipelines.core import config as configs
-from pipelines.evaluation import metrics
+from pipelines.evaluation import corpus
 from pipelines.reporting import answers, data_section, report
 from support.finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
 
@@ -129,7 +129,7 @@ def test_numbers_are_those_that_were_found(page):
         for metric, value in values.items():
             assert (f'title="{value}"' in page and f'{value:.4g}' in text) == (metric != 'bleu' or value > 0)
     for shown in ('NOT_BLESSED', FOUND['reasons'][0], '1,234,567', '1 h 6 min', '2 replicas', '8, resumed at 3',
-                  'mean of 2 checkpoints, ckpt-4 to ckpt-8', metrics.signature(), 'beam 4', 'max_drop 0.02',
+                  'mean of 2 checkpoints, ckpt-4 to ckpt-8', corpus.signature(), 'beam 4', 'max_drop 0.02',
                   '2.125', '1.875', tf.__version__,
                   'keras_models.transformer'):
         assert shown in text, shown
@@ -233,7 +233,7 @@ def test_duplicates_are_told_and_no_column(page, card):
 
 def test_model_card(card):
     for text in ('NOT_BLESSED', 'Vaswani et al. 2017', '| bleu | 87.65 |', '| exact_match | 0.7333 |',
-                 metrics.signature().replace('|', r'\|'), '| date | 20 | 91.25 | 0.625 |',
+                 corpus.signature().replace('|', r'\|'), '| date | 20 | 91.25 | 0.625 |',
                  '| number | 20 | — | 0.875 |', '| \\<b onclick=\'x()\'\\>\\|a\\* | 20 | 55.5 | 1 |',
                  'Unicode licence', '| train | 54 | 50 | 1 | 3 |', 'at most 64 subwords',
                  'English (en) to German (de)', '## Sample answers', '- Hardware: ',

@@ -18,6 +18,7 @@ from keras_models import ModelError
 from keras_models.viton.judge import THIRDS, Scorer
 from pipelines import evaluate
 from pipelines.core import config as configs
+from pipelines.evaluation import gate
 from support import tiny_people
 from support.commands import command
 
@@ -94,7 +95,7 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     split = records.open_split(str(examples), 'test')
     evaluate.write_predictions(config, split, dict.fromkeys(models, str(model)), path)
     metrics, validation = evaluate.analyse(config, path, str(tmp_path), models)
-    assert evaluate.decide(config, validation, True) == (True, ['all thresholds are met'], [])
+    assert gate.decide(config.evaluate.thresholds, validation, {}) == (True, ['all thresholds are met'], [])
     rows = [tf.train.Example.FromString(row).features.feature for row in
             tf.data.TFRecordDataset(path).as_numpy_iterator()]
     candidate, baseline = (np.array([row[name].float_list.value for row in rows]) for name in models)

@@ -21,26 +21,18 @@ import struct
 import uuid
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core.tfrecord import FOOTER, HEADER, masked_crc
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
 _REMEDY = 'Remove this data set and run `python -m pipelines.prepare` again.'
-_HEADER = struct.Struct('<QI')
-_FOOTER = struct.Struct('<I')
 _OPEN = 64  # open shards: a mapping keeps its file open, and a process may have 1,024
-_AROUND = _HEADER.size + _FOOTER.size  # overhead of a record in a shard, in bytes
+_AROUND = HEADER.size + FOOTER.size  # overhead of a record in a shard, in bytes
 _BYTES_PER_WRITE = 1 << 18  # bytes written and hashed per call
-
-
-def masked_crc(data: bytes) -> int:
-    """Return the CRC-32C as TFRecord files store it: rotated right by 15 bits, plus a constant."""
-    crc = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def index_dtype(lengths: tuple[str, ...]) -> np.dtype:
@@ -96,7 +88,7 @@ class ShardWriter:
     def write(self, record: bytes, **lengths: int) -> None:
         header = struct.pack('<Q', len(record))
         crc = masked_crc(record)
-        self._pending += [header, _FOOTER.pack(masked_crc(header)), record, _FOOTER.pack(crc)]
+        self._pending += [header, FOOTER.pack(masked_crc(header)), record, FOOTER.pack(crc)]
         self._rows.append((self._offset, len(record), crc, *[lengths[name] for name in self.lengths]))
         self._offset += _AROUND + len(record)
         if self._offset - self._written > _BYTES_PER_WRITE:
@@ -272,7 +264,7 @@ class Split:
             if len(self._maps) == _OPEN:
                 del self._maps[next(iter(self._maps))]
             self._maps[shard] = _open(self.shards[shard])
-        start, length = int(row['offset']) + _HEADER.size, int(row['length'])
+        start, length = int(row['offset']) + HEADER.size, int(row['length'])
         record = self._maps[shard][start:start + length]
         if masked_crc(record) != row['crc']:
             raise UserError(f'{self.shards[shard]}, record {i} at byte {start}: the bytes were changed after they were '

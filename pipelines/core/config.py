@@ -70,15 +70,16 @@ class ExportConfig:
 class EvaluateConfig:
     """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
 
-    No threshold at all means no blessing. `networks`: paths of published weights that metrics need, by network name; a
-    metric without its network is left out.
+    With `confidence`, a paired bootstrap decides on the change: a model passes only if it is that sure that the bound
+    holds; with `in_doubt: pass`, unless it is that sure that it does not. No threshold at all means no blessing.
+    `networks`: paths of published weights that metrics need, by network name; a metric without its network is left out.
     """
     split: str = 'test'  # split the gate evaluates
     batch_size: int = 64  # examples per prediction batch
     slices: list[str] = dataclasses.field(default_factory=list)  # features to slice metrics by, such as kind
     networks: dict[str, str] = dataclasses.field(default_factory=dict)
-    # conditions of a blessing, such as {bleu: {min: 20}}
-    thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    # conditions of a blessing, such as {bleu: {min: 20, max_drop: 0.5, confidence: 0.95}}
+    thresholds: dict[str, dict[str, float | typing.Literal['block', 'pass']]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
