@@ -65,8 +65,19 @@ def test_answers_that_are_lost_cost_no_lease(objects):
     assert not objects.stored
 
 
+def test_work_whose_lease_was_taken_over_is_not_published(objects, monkeypatch):
+    """After a machine slept, say, before its next heartbeat."""
+    monkeypatch.setattr(locks, '_HEARTBEAT_SECONDS', 60)
+    with locks.held(PARTIAL, 'train') as confirm:
+        confirm()
+        leave(objects, 'another_host 1')
+        with pytest.raises(UserError, match='another machine has taken over train'):
+            confirm()
+    assert objects.stored[KEY].metadata['process'] == 'another_host 1'
+
+
 @pytest.mark.parametrize('what, said', [
-    ('taken over', 'another machine has taken over train, because this one gave no sign'),
+    ('taken over', 'another machine has taken over train, because this one gave no sign of life'),
     ('unreachable', 'Google Cloud Storage refused a request')])
 def test_a_process_that_loses_its_lease_ends_before_it_writes(objects, monkeypatch, tmp_path, capfd, what, said):
     monkeypatch.setattr(locks, '_GIVE_UP_SECONDS', 0.1)

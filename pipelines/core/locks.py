@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from data_prep import UserError
 from pipelines.core import objects
@@ -26,21 +26,24 @@ _POLL_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def held(partial: str, stage: str) -> Iterator[None]:
+def held(partial: str, stage: str) -> Iterator[Callable[[], None]]:
     """Hold the lock of the work in the folder `partial` while the block runs and this process lives.
 
     In an object store other than Google Cloud Storage there is no lock.
+
+    Yields:
+      A function to call before the work is published. It raises UserError if the lock was lost meanwhile.
 
     Raises:
       UserError: another process is doing the same work.
     """
     path = partial.replace('.partial-', '.lock-')
     if path.startswith('gs://'):
-        with _Lease(path, stage).held():
-            yield
+        with _Lease(path, stage).held() as confirm:
+            yield confirm
         return
     if '://' in path:
-        yield
+        yield lambda: None
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     # Never removed: if the name could vanish, two processes could hold the lock.
@@ -49,7 +52,7 @@ def held(partial: str, stage: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _refusal('Another process', stage) from error
-        yield
+        yield lambda: None
 
 
 def process() -> str:
@@ -76,6 +79,10 @@ def _refusal(who: str, stage: str) -> UserError:
                      'Wait for it, stop it, or give another --pipeline_root.')
 
 
+class _Lost(UserError):
+    """Raised when another process holds the lease."""
+
+
 class _Lease:
     """The lease of one piece of work, at an address in Google Cloud Storage."""
 
@@ -83,15 +90,15 @@ class _Lease:
         self._object, self._address, self._stage = objects.Object(address, _REQUEST_SECONDS), address, stage
         # The id tells this holder's own generations, whose answers may have been lost, from those of others.
         self._holder = {'process': process(), 'id': uuid.uuid4().hex}
-        self._generation, self._released = 0, threading.Event()
+        self._generation, self._renewing, self._released = 0, threading.Lock(), threading.Event()
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator[Callable[[], None]]:
         self._acquire()
         thread = threading.Thread(target=self._keep, daemon=True)
         thread.start()
         try:
-            yield
+            yield self._renew
         finally:
             self._released.set()
             thread.join()
@@ -128,21 +135,18 @@ class _Lease:
                 self._renew()
                 renewed = started
             except UserError as error:
-                if time.monotonic() - renewed > _GIVE_UP_SECONDS:
-                    self._end(str(error))
-            except objects.Stale:
-                self._end(f'{self._address}: another machine has taken over {self._stage}, because this one gave no '
-                          f'sign for {_EXPIRY_SECONDS:.0f} s. Let it finish.')
+                if isinstance(error, _Lost) or time.monotonic() - renewed > _GIVE_UP_SECONDS:
+                    # As if killed, which every stage survives: the other machine may be writing to the same files.
+                    print(f'error: {error}', file=sys.stderr, flush=True)
+                    os._exit(2)
 
     def _renew(self) -> None:
-        try:
-            self._generation = self._object.upload(b'', self._generation, self._holder)
-        except objects.Stale:
-            self._generation, holder = self._object.state()
-            if holder != self._holder:
-                raise
-
-    def _end(self, reason: str) -> None:
-        """End as if killed, which every stage survives: the other machine may be writing to the same files already."""
-        print(f'error: {reason}', file=sys.stderr, flush=True)
-        os._exit(2)
+        with self._renewing:
+            try:
+                self._generation = self._object.upload(b'', self._generation, self._holder)
+            except objects.Stale as error:
+                generation, holder = self._object.state()
+                if holder != self._holder:
+                    raise _Lost(f'{self._address}: another machine has taken over {self._stage}, because this one gave '
+                                f'no sign of life for {_EXPIRY_SECONDS:.0f} s. Let it finish.') from error
+                self._generation = generation  # of an upload whose answer was lost

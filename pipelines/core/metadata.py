@@ -8,6 +8,7 @@ from ml_metadata import errors, metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from data_prep import UserError
+from data_prep.core import records
 from pipelines.core import artifacts, locks, stores
 from pipelines.core.artifacts import Artifact, Execution
 
@@ -165,8 +166,7 @@ def of_root(root: str, pipeline: str) -> Metadata:
     found = Metadata(address, pipeline, _absolute(root) if stores.shared() else None)
     if stores.shared() and not recorded:
         tf.io.gfile.makedirs(root)
-        with tf.io.gfile.GFile(os.path.join(root, _SHARED), 'w') as file:
-            file.write(address.partition('?')[0])
+        records.write_atomically(os.path.join(root, _SHARED), address.partition('?')[0].encode())
     return found
 
 

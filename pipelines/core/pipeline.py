@@ -2,6 +2,7 @@
 import os
 import shlex
 import time
+from collections.abc import Callable
 
 import tensorflow as tf
 import yaml
@@ -126,7 +127,7 @@ class Pipeline:
         if any(get(name, self.config).is_worker(self.config) for name in STAGES):
             raise UserError(f'{self.root} has no finished {stage.name}, and only the chief worker '
                             f'can make it. Run `{self.command(stage.name)}` on one machine first.')
-        with locks.held(partial, stage.name):
+        with locks.held(partial, stage.name) as confirm_lock:
             cached = self._cached(stage, fingerprint)
             if cached is not None:
                 return cached  # made by another process while this one waited for the lock
@@ -134,7 +135,7 @@ class Pipeline:
                 final = os.path.join(self.root, stage.name, str(execution))
                 if tf.io.gfile.exists(final) and not tf.io.gfile.exists(partial):
                     _move(final, partial)  # killed between its rename and its record
-            return self._execute(stage, inputs, fingerprint, partial)
+            return self._execute(stage, inputs, fingerprint, partial, confirm_lock)
 
     def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:
         print(f'{stage.name}: started.', flush=True)
@@ -147,7 +148,7 @@ class Pipeline:
         return Context(config, inputs, outputs, self.argv, {}, self)
 
     def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
-                 partial: str) -> dict[str, Artifact]:
+                 partial: str, confirm_lock: Callable[[], None]) -> dict[str, Artifact]:
         context = self._context(stage, inputs, partial)
         outputs = context.outputs
         execution = self.metadata.begin(stage.name, fingerprint, self._source(stage),
@@ -155,6 +156,7 @@ class Pipeline:
         try:
             stage.execute(context)
             digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
+            confirm_lock()
             final = os.path.join(self.root, stage.name, str(execution.id))
             while tf.io.gfile.exists(final):  # metadata was removed but artifacts were not; overwrite nothing
                 final += '+'
