@@ -86,7 +86,8 @@ def dry_run(pipeline) -> None:
     path = options.view_as(DebugOptions).dataflow_job_file
     if path and '://' in path:
         raise UserError(f'--dataflow_job_file {path}: a dry run writes it on this machine. Give a local path.')
-    path = path or os.path.join(fresh(os.path.join(os.path.dirname(pipeline.metadata_path), 'dataflow')), 'job.json')
+    here = os.path.join('runs', config.name) if '://' in pipeline.root else pipeline.root
+    path = path or os.path.join(fresh(os.path.join(here, 'dataflow')), 'job.json')
     folder = os.path.join(pipeline.root, 'prepare', 'dry_run', 'examples')
     with beam.Pipeline(options=options) as graph:
         roles.job(config.data_spec).build(graph, config.data, folder)

@@ -48,6 +48,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from pipelines.core import stores
     from pipelines.serving import saved_model
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is not markup
     pushed = results['pushed_model'].properties
@@ -63,7 +64,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
         where = pushed['path'] if key == 'pushed_model' else results[key].uri
         artifacts.add_row(results[key].type, _shown(where))
-    artifacts.add_row('lineage', _shown(pipeline.metadata_path))
+    artifacts.add_row('lineage', _shown(stores.address(pipeline.root)))
     console.print(artifacts)
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')

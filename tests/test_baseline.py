@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines import evaluate
-from pipelines.core import artifacts, config
+from pipelines.core import artifacts, config, metadata, stores
 from pipelines.serving import pusher
 from support import tiny_player
 
@@ -17,7 +17,7 @@ class History:
 
     def __init__(self, folder):
         self.folder = folder
-        self.metadata = artifacts.Metadata(str(folder / artifacts.STORE), 'tiny')
+        self.metadata = metadata.Metadata(str(folder / stores.FILE), 'tiny')
 
     def model(self, content: str, *verdicts: bool):
         """Exports a model that consists of a text, and evaluates it once a verdict. Returns the model."""

@@ -43,7 +43,7 @@ def test_blanks_around_a_value_mean_nothing():
 
 
 def test_a_root_that_cannot_be_made_is_a_sentence():
-    with pytest.raises(UserError, match=r'--pipeline_root /proc/nope: this folder cannot be made\. Give another'):
+    with pytest.raises(UserError, match=r'/proc/nope: this folder cannot be made\. Give another --pipeline_root'):
         Pipeline(config.load(), '/proc/nope', []).metadata  # noqa: B018
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import export, infra_validate
-from pipelines.core import artifacts
+from pipelines.core import artifacts, metadata, stores
 from pipelines.core.stage import Context
 
 
@@ -58,7 +58,7 @@ def test_a_model_that_answers_nan_gets_no_blessing(tmp_path, capsys):
     """Through the stage: the fresh process, the verdict's file, what is recorded, and what the user reads."""
     folder, blessing = tmp_path / 'root' / 'export' / '1' / 'model', tmp_path / 'blessing'
     save(str(folder), lambda x: tf.sqrt(2.5 - x))
-    store = artifacts.Metadata(str(tmp_path / 'root' / artifacts.STORE), 'scorer')
+    store = metadata.Metadata(str(tmp_path / 'root' / stores.FILE), 'scorer')
     digest = artifacts.digest(str(folder))
     store.publish(store.begin('export', 'f', 's', 'c'), [], {'model': ('Model', str(folder), digest)}, {})
     settings = type('Config', (), {'infra_validate': type('Section', (), {'max_seconds': 300.0})})

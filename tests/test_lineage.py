@@ -15,7 +15,7 @@ from data_prep import UserError
 from data_prep.core import raw_files, records
 from data_prep.text import job as text_job
 from pipelines import infra_validate, lineage
-from pipelines.core import artifacts, config, stage
+from pipelines.core import artifacts, config, metadata, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.serving import pusher
 from support.commands import ROOT
@@ -84,9 +84,9 @@ def test_a_version_leads_back_to_metrics_run_configuration_commit_and_raw_files(
     order = [re.search(rf'── {name} \d+, 20', text).start() for name in
              ('infra_validate', 'evaluate', 'export', 'train', 'prepare')]
     assert order == sorted(order)
-    with artifacts.opened(finished.root) as store:
-        [evaluated] = store.executions('evaluation')
-        exported = store.executions('model')[-1]
+    store = metadata.opened(finished.root)
+    [evaluated] = store.executions('evaluation')
+    exported = store.executions('model')[-1]
     for name, value in evaluated.properties['metrics']['overall'].items():
         assert f'{name} {value:.6g}' in text
     assert exported.outputs['model'].digest == artifacts.digest(exported.outputs['model'].uri)
@@ -159,7 +159,7 @@ def test_the_highest_version_is_meant_and_damage_is_told(finished, capsys, tmp_p
 def test_what_cannot_be_traced_is_a_sentence(finished, capsys, tmp_path, argv, said):
     other, empty = tmp_path / 'other', tmp_path / 'empty'
     other.mkdir(), empty.mkdir()
-    artifacts.Metadata(str(other / 'metadata.sqlite'), 'other')
+    metadata.Metadata(str(other / 'metadata.sqlite'), 'other')
     with pytest.raises(SystemExit) as left:
         lineage.main([word.format(first=finished.first, other=other, empty=empty) for word in argv])
     error = capsys.readouterr().err
@@ -222,7 +222,7 @@ def test_made_samples_lead_to_the_source_that_made_them(tmp_path, capsys):
     (examples / 'raw').mkdir(parents=True)
     (examples / 'raw' / 'train.tsv').write_text('one\teins\n')
     raw = raw_files.run([str(examples / 'raw')], str(examples), [])
-    store = artifacts.Metadata(str(root / 'metadata.sqlite'), 'made')
+    store = metadata.Metadata(str(root / 'metadata.sqlite'), 'made')
     values = {'seed': 1, 'data': {'samples': 'cldr'}}
     execution = store.begin('prepare', 'f', 'c0ffee' * 8, yaml.safe_dump(values))
     store.publish(execution, [], {'examples': ('Examples', str(examples), 'd')}, {'raw': raw, 'counts': {}})

@@ -12,7 +12,7 @@ from data_prep import UserError
 from pipelines import push
 from pipelines.core import artifacts, stage
 from pipelines.serving import kit as serving_kit
-from pipelines.serving import pusher
+from pipelines.serving import labels, pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -99,7 +99,8 @@ def test_push_writes_version_lineage_kit_and_output(models, tmp_path, destinatio
     with open(os.path.join(work.outputs['pushed_model'], 'pushed_model.json'), encoding='utf-8') as file:
         assert json.load(file) == work.properties == pushed
     assert version in capsys.readouterr().out
-    assert {'README.md', *serving_kit.ASKED['text'][2]} == set(os.listdir(f'{destination}.kit'))
+    assert set(os.listdir(f'{destination}.kit')) == {
+        'README.md', labels.FILE, serving_kit.MONITORING, serving_kit.BATCHING, *serving_kit.ASKED['text'][2]}
 
 
 def test_push_is_current_until_another_model_is_pushed(models, tmp_path, destination, capsys):
@@ -148,6 +149,27 @@ def test_list_and_rollback_commands(models, destination, capsys):
     assert f'rollback from {numbers[1]} to {numbers[2]}' in lines[0]
     assert all('  shouter  model 000000000021  ' in line for line in (lines[0], lines[2]))
     assert '  shouter  model 00000000003f  ' in lines[1]
+
+
+def test_labels_follow_pushes_and_rollbacks(models, destination, capsys):
+    """The label `stable` is ours; others stay as long as their versions exist."""
+    first, second = push_all(models, destination, '!?')
+    labels.write(destination, 'shouter')
+    old, new = int(os.path.basename(first)), int(os.path.basename(second))
+    assert labels.read(destination) == {'stable': new}
+    with open(labels.path_of(destination)) as file:
+        text = file.read()
+    with open(labels.path_of(destination), 'w') as file:
+        file.write(text.replace('  }\n}', f'    version_labels {{ key: "mine" value: {old} }}\n'
+                                f'    version_labels {{ key: "gone" value: 7 }}\n  }}\n}}'))
+    assert labels.read(destination) == {'stable': new, 'mine': old, 'gone': 7}
+    command(destination, '--rollback')
+    assert labels.read(destination) == {'stable': int(os.path.basename(served(destination))), 'mine': old}
+    with open(labels.path_of(destination), 'w') as file:
+        file.write('model_config_list {')
+    with pytest.raises(SystemExit):
+        command(destination, '--rollback')
+    assert 'models.config cannot be read (' in capsys.readouterr().err and len(pusher.versions(destination)) == 3
 
 
 def test_list_names_damage(models, destination, capsys):

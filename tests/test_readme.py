@@ -62,6 +62,8 @@ ELSEWHERE = {  # command -> the test that runs it
         'nowhere whole: days on 8 GPUs; test_config.py, test_text_files.py and test_trainer.py hold its parts',
     'python -m pipelines.train --config my.yaml --strategy multi_worker_mirrored --pipeline_root /shared/runs/my':
         'test_multi_worker.py',
+    'python -m pipelines.run --config my.yaml --pipeline_root gs://BUCKET/runs/my':
+        'test_stores.py, with a database and a root on a disk',
     'python -m pipelines.fetch --list': 'test_fetch.py',
     'python -m pipelines.fetch NAME': 'test_fetch.py, of a server of its own',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',

@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import os
+import pathlib
 import re
 import socket
 import struct
@@ -31,7 +32,7 @@ from tensorflow_serving.apis import (
 
 from data_prep.people import pairs_files, sample_people
 from pipelines import serve
-from pipelines.serving import access, models, pusher
+from pipelines.serving import access, labels, models, pusher
 from pipelines.serving import kit as serving_kit
 from support import served, tiny_classifier, tiny_text_model
 from support.commands import command
@@ -335,7 +336,8 @@ def test_the_try_on_client_of_the_kit(tmp_path):
     destination, module = str(tmp_path / 'try_on'), Pasted()
     version = served.push(module, destination, {'serving_default': module.serve})
     kit = serving_kit.write(version, destination, 'python -m pipelines.push')
-    assert {*os.listdir(kit)} == {'README.md', 'rest_client.py', 'try_on_client.py'}
+    assert {*os.listdir(kit)} == {'README.md', 'rest_client.py', 'try_on_client.py', labels.FILE,
+                                  serving_kit.MONITORING, serving_kit.BATCHING}
     pairs = tmp_path / 'people' / 'test_pairs.txt'
     folders = pairs_files.folders(pairs_files.root(str(pairs)))
     with served.running({'try_on': destination}) as server:
@@ -386,6 +388,29 @@ def test_versions_change_on_push_and_rollback(tmp_path):
         assert status['state'] == 'END' and 'saved_model.pb has changed since the push' in status[
             'status']['error_message']
     assert second > first
+
+
+def test_labels_of_the_configuration_file_are_honoured_and_read_again(tmp_path, capfd):
+    destination, numbers = str(tmp_path / 'half'), []
+    for more in (2.0, 3.0):
+        module = served.HalfPlusTwo(more)
+        numbers.append(served.version_of(served.push(module, destination, {'serving_default': module.serve})))
+    labels.write(destination, 'half')
+    path = pathlib.Path(labels.path_of(destination))
+    written = path.read_text()
+    path.write_text(written.replace('"stable"', '"new"'))
+    with served.running({'half': destination}, labels={'half': {'flag': numbers[1]}}) as server:
+        def ask(label):
+            status, answer = served.ask(f'{server.rest}/v1/models/half/labels/{label}:predict', {'instances': [0.0]})
+            return answer['predictions'][0] if status == 200 else status
+        assert [ask(label) for label in ('new', 'flag', 'stable')] == [3, 3, 400]
+        path.write_text(written.replace(str(numbers[1]), str(numbers[0])))
+        server.look()
+        assert [ask(label) for label in ('new', 'flag', 'stable')] == [400, 3, 2]
+        path.write_text('model_config_list {')
+        for _ in range(2):
+            server.look()
+        assert ask('stable') == 2 and capfd.readouterr().out.count('models.config cannot be read') == 1
 
 
 def test_a_start_beside_a_damaged_version_serves_the_one_before(tmp_path):

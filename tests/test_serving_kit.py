@@ -19,10 +19,13 @@ from concurrent import futures
 import grpc
 import pytest
 import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.config import model_server_config_pb2
 
 from pipelines.serving import kit as serving_kit
-from pipelines.serving import pusher
+from pipelines.serving import monitoring, pusher
+from pipelines.serving.batching import Limits
 from support import tiny_classifier, tiny_text_model
 
 
@@ -36,7 +39,7 @@ class Served:
     """A version as TensorFlow Serving serves it: under one name, by signature."""
 
     def __init__(self, version, name):
-        self.name = name
+        self.name, self.number = name, int(os.path.basename(version))
         self.model = tf.saved_model.load(version)
         self.calls = collections.Counter()
 
@@ -297,13 +300,56 @@ def test_readme_commands_fit_the_model(kit, rest):
         assert json.load(response)['outputs']['text'] == ['A man rides a bicycle.!', 'Two dogs play.!']
 
 
+def messages() -> dict:
+    """TensorFlow Serving 2.15's messages that its Python package lacks, by name, with the fields of our files."""
+    file = descriptor_pb2.FileDescriptorProto(name='kit.proto', package='kit', syntax='proto3',
+                                              dependency=[wrappers_pb2.DESCRIPTOR.name])
+    for name, fields in {
+            'BatchingParameters': dict.fromkeys(('max_batch_size', 'batch_timeout_micros', 'max_enqueued_batches'),
+                                                '.google.protobuf.Int64Value'),
+            'PrometheusConfig': {'enable': 'TYPE_BOOL', 'path': 'TYPE_STRING'},
+            'MonitoringConfig': {'prometheus_config': '.kit.PrometheusConfig'}}.items():
+        message = file.message_type.add(name=name)
+        for number, (field, kind) in enumerate(fields.items(), 1):
+            given = {'type_name': kind} if kind.startswith('.') else {'type': kind}
+            message.field.add(name=field, number=number, label='LABEL_OPTIONAL', **given)
+    pool = descriptor_pool.DescriptorPool()
+    for each in (descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb), file):
+        pool.Add(each)
+    return {message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f'kit.{message.name}'))()
+            for message in file.message_type}
+
+
+def test_configuration_files_are_of_tensorflow_servings_messages(kit):
+    def parsed(name, message):
+        with open(os.path.join(kit.folder, name), encoding='utf-8') as file:
+            return text_format.Parse(file.read(), message)
+    version = kit.served.number
+    [model] = parsed('models.config', model_server_config_pb2.ModelServerConfig()).model_config_list.config
+    assert (model.name, model.base_path, model.model_platform) == ('shouter', '/models/shouter', 'tensorflow')
+    assert [*model.model_version_policy.specific.versions] == [version] and dict(model.version_labels) == {
+        'stable': version}
+    batching, limits = parsed('batching.config', messages()['BatchingParameters']), Limits()
+    assert batching.max_batch_size.value == limits.rows and batching.batch_timeout_micros.value == limits.delay * 1e6
+    assert batching.max_enqueued_batches.value * limits.rows == limits.queue
+    found = parsed('monitoring.config', messages()['MonitoringConfig']).prometheus_config
+    assert found.enable and found.path == monitoring.PATH
+    readme = read_readme(kit)
+    for line in (f'--mount type=bind,source={kit.destination}.kit,target=/kit,readonly',
+                 '--model_config_file=/kit/models.config', '--batching_parameters_file=/kit/batching.config',
+                 '--monitoring_config_file=/kit/monitoring.config', '/v1/models/shouter/labels/stable:predict'):
+        assert line in readme
+
+
 def test_kit_on_an_object_store_and_of_another_model(tmp_path):
     bucket = f'ram://bucket/{os.getpid()}-{time.monotonic_ns()}/shouter'
     module, model = Thumbnail(), str(tmp_path / 'thumbnail')
     tf.saved_model.save(module, model, signatures={'serving_default': module.serve})
-    kit = serving_kit.write(model, bucket, 'python -m pipelines.push')
-    assert tf.io.gfile.listdir(kit) == ['README.md']  # it takes pictures, but answers what the clients cannot print
+    kit = serving_kit.write(pusher.publish(model, bucket, {}), bucket, 'python -m pipelines.push')
+    names = sorted(tf.io.gfile.listdir(kit))  # no client: it takes pictures, but answers what the clients cannot print
+    assert names == ['README.md', 'batching.config', 'models.config', 'monitoring.config']
     with tf.io.gfile.GFile(os.path.join(kit, 'README.md')) as file:
         readme = file.read()
     assert f'-e MODEL_BASE_PATH={os.path.dirname(bucket)} ' in readme and '--mount' not in readme
+    assert f'--model_config_file={bucket}.kit/models.config' in readme
     assert '| input | `image` | string [n] |' in readme and 'rest_client' not in readme

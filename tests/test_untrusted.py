@@ -18,7 +18,7 @@ from data_prep import UserError
 from data_prep.core import archives, records
 from data_prep.people import pairs_files
 from pipelines import infra_validate
-from pipelines.core import artifacts, config
+from pipelines.core import artifacts, config, metadata
 from pipelines.core.stage import Context
 from pipelines.serving import pusher, saved_model
 from support import linters
@@ -171,7 +171,7 @@ def exported(models, tmp_path):
     model = root / 'export' / '3' / 'model'
     saved = shutil.copytree(models['!'], model / 'Format-Serving')
     (saved / 'assets.extra' / 'landmark.json').write_text(json.dumps({'model_module': 'keras_models.transformer'}))
-    store = artifacts.Metadata(str(root / 'metadata.sqlite'), 'tiny')
+    store = metadata.Metadata(str(root / 'metadata.sqlite'), 'tiny')
     # As one wrote it who named the root from another folder.
     store.publish(store.begin('export', 'f', 's', 'c'), [], {
         'model': ('Model', 'root/export/3/model', artifacts.digest(str(model)))}, {})
