@@ -22,6 +22,7 @@ from pipelines.serving.layout import FORMAT
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
     from pipelines.evaluation import chance
 
 PREDICTIONS = 'predictions.tfrecord'
@@ -67,7 +68,7 @@ def execute(context: stage.Context) -> None:
     report.write(fresh(context.outputs['report']), context)
 
 
-def newest_blessed(pipeline, candidate: str):
+def newest_blessed(pipeline: 'Pipeline', candidate: str):
     """Return the newest blessed Model other than the candidate, or None."""
     import tensorflow as tf
     models = {outputs['model'].id: outputs['model'] for _, _, outputs in pipeline.metadata.completed('export')}
@@ -331,7 +332,7 @@ def check(config: 'Config') -> None:
                         f'it is {config.evaluate.split!r}.')
 
 
-def compared_with(pipeline) -> dict:
+def compared_with(pipeline: 'Pipeline') -> dict:
     """Return what else evaluation depends on: the baseline, and the sizes and times of the metrics' networks."""
     import tensorflow as tf
     found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)

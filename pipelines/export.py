@@ -17,6 +17,7 @@ from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -104,7 +105,7 @@ def held(inference, keys: Sequence[str]) -> list[str]:
     return [folder for value in named for folder in (value if isinstance(value, list) else [value]) if folder]
 
 
-def asked(pipeline) -> dict:
+def asked(pipeline: 'Pipeline') -> dict:
     """Return the digests of those models, since the configuration holds only their paths."""
     from pipelines.core import artifacts
     inference, keys = pipeline.config.inference, pipeline.config.model_spec.exported_models

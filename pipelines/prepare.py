@@ -11,10 +11,14 @@ import os
 import shutil
 import sys
 import time
+import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
 from pipelines.engines import dataflow
+
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -60,7 +64,7 @@ def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
     return found
 
 
-def stats(pipeline) -> dict:
+def stats(pipeline: 'Pipeline') -> dict:
     """Return sizes and times of the raw files, which reveal changes without reading them."""
     import tensorflow as tf
     data, found = pipeline.config.data, {}
@@ -71,7 +75,7 @@ def stats(pipeline) -> dict:
     return found
 
 
-def dry_run(pipeline) -> None:
+def dry_run(pipeline: 'Pipeline') -> None:
     """Build the job and write the file Dataflow would receive, without submitting it or accessing a bucket.
 
     What would be uploaded is written beside it: `pipeline.pb`, the steps, and `workflow.tar.gz`, which workers install.

@@ -14,6 +14,7 @@ from pipelines.core import cli, commands, shipped, stage
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def main(argv=None) -> None:
@@ -43,7 +44,7 @@ def main(argv=None) -> None:
     return cli.run_command(work)
 
 
-def summary(pipeline, results: dict, seconds: float) -> None:
+def summary(pipeline: 'Pipeline', results: dict, seconds: float) -> None:
     """Print where outputs are, the model's predictions for a few unseen inputs, and the next commands to type."""
     from rich.console import Console
     from rich.table import Table

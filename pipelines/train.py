@@ -11,6 +11,7 @@ from pipelines.core import cli, stage
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -46,7 +47,7 @@ def given_weights(config: 'Config') -> list[str]:
     return [*checkpoints.sources(config.train.init_from, config.model_spec), *asked]
 
 
-def initial_weights(pipeline) -> dict:
+def initial_weights(pipeline: 'Pipeline') -> dict:
     """Return sizes and times of those files."""
     import tensorflow as tf
     found = {}

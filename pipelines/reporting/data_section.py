@@ -8,12 +8,13 @@ from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_pb2
 
 from data_prep.core import records, statistics
+from pipelines.core.stage import Context
 from pipelines.reporting import figures
 
 SHOWN = 8  # most frequent values shown
 
 
-def gather(context, manifest: records.Manifest) -> dict:
+def gather(context: Context, manifest: records.Manifest) -> dict:
     """Return what the templates show of a data set, by the names they use.
 
     Args:
@@ -58,7 +59,7 @@ def _lengths(examples: str, manifest: records.Manifest) -> dict[str, np.ndarray]
     return {name: index[name] for name in manifest.lengths} if len(index) else {}
 
 
-def _statistics(context, manifest: records.Manifest) -> dict:
+def _statistics(context: Context, manifest: records.Manifest) -> dict:
     """Return TFDV's findings: table rows in `lengths`, `features`, `drift`; sentences in `warnings`, `samples`."""
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
     found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
@@ -117,7 +118,7 @@ def _length(feature: statistics_pb2.FeatureNameStatistics) -> dict[str, float]:
             'longest': values[-1]}
 
 
-def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
+def _feature(context: Context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
              found: dict[str, statistics_pb2.DatasetFeatureStatistics], usual: str, manifest: records.Manifest) -> dict:
     """Return one row: a feature's schema, where it is missing, and its most frequent values in one split."""
     by_split = {split: _by_name(dataset).get(feature.name) for split, dataset in found.items()}
@@ -139,7 +140,7 @@ def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
             'frequent': _frequent(context, feature.name, histogram, manifest)}
 
 
-def _frequent(context, name: str, histogram, manifest: records.Manifest) -> list[tuple[str, float]]:
+def _frequent(context: Context, name: str, histogram, manifest: records.Manifest) -> list[tuple[str, float]]:
     """Return (value, fraction) of the most frequent values; subwords become text, and special ones are left out."""
     total = sum(bucket.sample_count for bucket in histogram)
     shown = [(bucket.label, bucket.sample_count / total) for bucket in histogram[:SHOWN + 4]]

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Container, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +24,6 @@ from keras_models.core.layers import by_name
 from keras_models.protocol import ModelSpec
 from keras_models.weights import checkpoint_file
 from pipelines.core import artifacts
-from pipelines.core.config import Config
 
 HASHES = '.sha256'
 _SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
@@ -148,7 +148,7 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
 
 
 def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: ModelSpec,
-          config) -> list[str]:
+          config: Any) -> list[str]:
     """Initialise the nets, each from the first of `paths` that holds it.
 
     Args:
@@ -184,7 +184,7 @@ def _foreign(path: str, model: ModelSpec):
     return model.weight_readers.get(os.path.splitext(path)[1])
 
 
-def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Config) -> None:
+def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Any) -> None:
     try:
         if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():
