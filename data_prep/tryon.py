@@ -45,6 +45,8 @@ class Config:
     samples: str = ''
     samples_count: list[int] = dataclasses.field(default_factory=lambda: [200, 40])
     samples_size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    # patterns and poses that only people to test with have, such as [checks, raised]; `group` then tells them apart
+    samples_held_out: list[str] = dataclasses.field(default_factory=list)
     folder: str = ''  # where relative paths of the lists below begin
     train: list[str] = dataclasses.field(default_factory=list)  # pairs files to train with
     validation: list[str] = dataclasses.field(default_factory=list)  # pairs files to validate with
@@ -258,12 +260,13 @@ def examples(serialized: list[bytes]) -> tuple[list[dict[str, bytes]], dict[str,
     """
     names = ('image', 'parse', 'pose', 'cloth', 'cloth_mask', 'person', 'garment', 'kind')
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    features['group'] = tf.io.FixedLenFeature([], tf.string, '')  # data sets of earlier versions have none
     features |= {'keypoints': tf.io.FixedLenFeature([18, 3], tf.float32), 'worn': tf.io.FixedLenFeature([], tf.int64)}
     parsed = {name: column.numpy() for name, column in tf.io.parse_example(serialized, features).items()}
     inputs = [{'image': image, 'parse': parse, 'pose_json': _openpose(points), 'pose_image': pose, 'cloth': cloth,
                'cloth_mask': mask} for image, parse, points, pose, cloth, mask in
               zip(*(parsed[name] for name in ('image', 'parse', 'keypoints', 'pose', 'cloth', 'cloth_mask')))]
-    columns = {name: [value.decode() for value in parsed[name]] for name in ('person', 'garment', 'kind')}
+    columns = {name: [value.decode() for value in parsed[name]] for name in ('person', 'garment', 'kind', 'group')}
     columns['target'] = [name if worn else '' for name, worn in zip(columns['person'], parsed['worn'])]
     return inputs, columns
 

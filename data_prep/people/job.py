@@ -34,6 +34,7 @@ class Item(NamedTuple):
     root: str
     person: str
     garment: str
+    group: str = ''
 
 
 class Source(NamedTuple):
@@ -89,7 +90,7 @@ def _make_samples(config: Config, folder: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         train, test = config.samples_count
         height, width = config.samples_size
-        sample_people.write_people(scratch, train, test, (height, width))
+        sample_people.write_people(scratch, train, test, (height, width), held_out=config.samples_held_out)
         for here, _, names in os.walk(scratch):
             there = os.path.join(folder, os.path.relpath(here, scratch))
             tf.io.gfile.makedirs(there)
@@ -147,7 +148,7 @@ class _Scan(beam.DoFn):
                 continue
             split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])
             as_worn = source.split == 'test' and self.config.pairing == 'paired'
-            packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment))
+            packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment, pair.group))
             if len(packs[split]) == self.config.pairs_per_block:
                 yield split, (len(packs[split]), splits.pack(packs[split]))
                 packs[split] = []
@@ -216,7 +217,7 @@ class _Shard:
             self.counts['written'] += 1
             self.counts['drawn_pose'] += made.drawn
             self.people.append(hashlib.blake2b(made.image, digest_size=16).hexdigest())
-            yield sample_reader.example(made, item.person, garment, self._worn(item))
+            yield sample_reader.example(made, item.person, garment, self._worn(item), item.group)
 
     def _wanted(self, item: Item, times: int) -> bool:
         """Counts what is not, of an item listed so many times, and says whether its files are to be looked at."""
@@ -261,7 +262,7 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
     job.commit(folder, shards, (), totals, {
         'agnostic': config.agnostic, 'padding': config.padding, 'categories': ['height', 'width'],
         'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints',
-                   'kind', 'worn']})  # an unpaired test is meant to differ in the last two
+                   'kind', 'worn', 'group']})  # a test is meant to differ in the last three
 
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:

@@ -42,6 +42,7 @@ class Pair(NamedTuple):
     person: str
     garment: str
     reason: str = ''
+    group: str = ''
 
 
 def root(pairs: str) -> str:
@@ -81,10 +82,11 @@ def pairs(path: str) -> Iterator[Pair]:
                 names = line.decode('utf-8-sig').split()
             except UnicodeDecodeError as error:
                 raise UserError(f'{path}, line {number}, is not UTF-8 text; save the file as UTF-8.') from error
-            if len(names) == 2:
-                yield Pair(number, names[0], names[1], next(filter(None, map(_refusal, names)), ''))
+            if len(names) in (2, 3):
+                yield Pair(number, *names[:2], next(filter(None, map(_refusal, names)), ''), *names[2:])
             elif names:
-                yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s')
+                yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s, with or '
+                                           'without a group\'s')
 
 
 def _refusal(name: str) -> str:

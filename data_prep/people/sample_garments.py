@@ -28,6 +28,7 @@ FINE = 4  # an edge is drawn at four times the size
 INK = np.array([(240, 240, 236), (32, 34, 40), (196, 44, 52), (28, 62, 128), (232, 176, 44), (46, 112, 74),
                 (222, 120, 148), (116, 176, 214), (120, 74, 150), (232, 112, 56), (128, 130, 136), (108, 72, 52),
                 (40, 150, 150), (206, 190, 158)])
+PATTERNS = {'plain': .3, 'stripes': .25, 'checks': .15, 'dots': .15, 'block': .15}  # and how probable each is
 WORDS = 'TF', 'HI', 'OK', '42', 'A', 'YES', 'B7', 'RUN', 'ART', 'K', 'SUN', '88', 'ZOO', 'E=m'
 _A = np.linspace(0, 2 * np.pi, 120, endpoint=False)
 _RAY = np.stack([np.sin(_A), -np.cos(_A)], 1)
@@ -245,7 +246,7 @@ class Fabric:
         for _ in range(3):
             colours.append(draw.choice([ink for ink in INK if all(abs(ink - other).sum() > 160 for other in colours)]))
         emblems = [*WORDS, *EMBLEMS]
-        return cls(str(draw.choice(['plain', 'stripes', 'checks', 'dots', 'block'], p=[.3, .25, .15, .15, .15])),
+        return cls(str(draw.choice(list(PATTERNS), p=list(PATTERNS.values()))),
                    np.array(colours, np.float32), draw.uniform(.05, .13), draw.uniform(.3, .6),
                    np.radians(draw.choice([0, 90, 45, -45], p=[.2, .5, .15, .15])), draw.uniform(.7, 1.2),
                    draw.random() < .2, emblems[draw.integers(len(emblems))] if draw.random() < .7 else '',
@@ -313,6 +314,7 @@ class Garment(NamedTuple):
     flat: Figure
     texture: np.ndarray  # [height, width, 3], float32 levels 0 to 255, beyond the top's edges too
     mask: np.ndarray     # [height, width], the fraction of each pixel that is the top
+    pattern: str         # one of `PATTERNS`
 
 
 def lay_flat(draw: Draw, frame: Frame) -> Garment:
@@ -334,7 +336,7 @@ def lay_flat(draw: Draw, frame: Frame) -> Garment:
         mask[window] = np.maximum(mask[window], alpha)
     fabric.trim(frame, texture, parts)
     fabric.stamp(frame, texture, flat.torso([(0, max(.95, cut.neck[1] + fabric.size + .05))])[0], flat.unit)
-    return Garment(cut, flat, texture, mask)
+    return Garment(cut, flat, texture, mask, fabric.kind)
 
 
 def _flat(middle: np.ndarray, scale: float, turn: float, spread: float) -> Figure:

@@ -5,11 +5,12 @@ top is also laid flat; the one worn is the same texture under known thin-plate s
 are a true pair. Forearms, hands and hair hide part of it as on a photograph, and the parse map is drawn together with
 the picture.
 """
+import itertools
 import json
 import os
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from data_prep.people.sample_garments import (
     ARM_LENGTH,
     ELBOW,
     LEFT,
+    PATTERNS,
     RIGHT,
     SHOULDER,
     Draw,
@@ -66,10 +68,18 @@ class Person(NamedTuple):
     cloth_mask: np.ndarray  # uint8 [height, width], 0 or 255
     flow: np.ndarray        # [height, width, 2], where in `cloth` a pixel of the top comes from, x, y; elsewhere NaN
     light: np.ndarray       # [height, width], what the colours are multiplied with
+    pattern: str            # of the top, one of `PATTERNS`
+    poses: frozenset[str]   # of the arms, of `POSES`
+
+    def group(self, held_out: Sequence[str]) -> str:
+        """Return which of pattern and pose is among those held out from training, in one word."""
+        return '+'.join(name for name, own in (('pattern', {self.pattern}), ('pose', self.poses))
+                        if own & {*held_out}) or 'seen'
 
 
-def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (256, 192), seed: int = 1) -> list[str]:
-    """Writes people as VITON-HD publishes them; the same bytes every time.
+def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (256, 192), seed: int = 1,
+                 held_out: Sequence[str] = ()) -> list[str]:
+    """Write people as VITON-HD publishes them; the same bytes every time.
 
     Below `train` and `test` are `image`, `cloth`, `cloth-mask`, `image-parse` and `openpose-json`. A person and the top
     worn have the same name. `train_pairs.txt` lists each with that top; `test_pairs.txt` lists each with another's.
@@ -80,6 +90,7 @@ def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (25
       test: how many other people to test with.
       size: height and width of all pictures.
       seed: another seed draws other people.
+      held_out: patterns and poses that no person to train with has; `test_pairs.txt` then names each person's group.
 
     Returns:
       The paths of the two lists of pairs.
@@ -90,19 +101,26 @@ def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (25
     if test == 1 or not 0 <= train <= FIRST_TEST or test < 0:
         raise UserError(f'data.samples_count: {train} people to train with and {test} to test with cannot be made; '
                         f'train with 0 to {FIRST_TEST}, and test with none or with 2 or more.')
+    if unknown := {*held_out} - {*PATTERNS, *POSES}:
+        raise UserError(f'data.samples_held_out: there is no pattern or pose {min(unknown)}. Choose among '
+                        f'{", ".join([*PATTERNS, *POSES])}.')
     lists = []
-    for split, numbers in ('train', range(train)), ('test', range(FIRST_TEST, FIRST_TEST + test)):
-        names = [f'{number:05}_00' for number in numbers]
-        for number, name in zip(numbers, names):
-            for path, content in _files(name, make_person(seed, number, size)).items():
+    for split, first, count in ('train', 0, train), ('test', FIRST_TEST, test):
+        everyone = ((f'{number:05}_00', make_person(seed, number, size)) for number in itertools.count(first))
+        wanted = (each for each in everyone if split == 'test' or each[1].group(held_out) == 'seen')
+        groups: dict[str, str] = {}
+        for name, person in itertools.islice(wanted, count):
+            groups[name] = f' {person.group(held_out)}' if held_out and split == 'test' else ''
+            for path, content in _files(name, person).items():
                 path = os.path.join(folder, split, path)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, 'wb') as file:
                     file.write(content)
+        names = [*groups]
         tops = names if split == 'train' else names[1:] + names[:1]
         lists.append(os.path.join(folder, *FILES[split]))
         with open(lists[-1], 'w', encoding='ascii') as pairs:
-            pairs.writelines(f'{name}.jpg {top}.jpg\n' for name, top in zip(names, tops))
+            pairs.writelines(f'{name}.jpg {top}.jpg{groups[name]}\n' for name, top in zip(names, tops))
     return lists
 
 
@@ -157,7 +175,8 @@ def make_person(seed: int, number: int, size: tuple[int, int]) -> Person:
     image = np.clip(canvas.colour * canvas.light[..., None], 0, 255)
     cloth = 255 + (garment.texture - 255) * garment.mask[..., None]
     return Person(image.round().astype(np.uint8), canvas.parse, _points(canvas, draw, body, face),
-                  cloth.round().astype(np.uint8), np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light)
+                  cloth.round().astype(np.uint8), np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light,
+                  garment.pattern, body.poses)
 
 
 class _Canvas(Frame):
@@ -210,6 +229,7 @@ class _Body(NamedTuple):
     figure: Figure
     head: Callable[[Points], np.ndarray]  # of coordinates in heads: the chin is at 0, .5, the ears are at +-.38, 0
     legs: dict[int, Limb]
+    poses: frozenset[str]
 
 
 def _body(draw: Draw) -> _Body:
@@ -226,9 +246,10 @@ def _body(draw: Draw) -> _Body:
 
     def on(start: np.ndarray, length: float, degrees: float) -> np.ndarray:
         return start + u * turned([(0, length)], degrees)[0]
-    arms, legs, chances = {}, {}, [chance for chance, _, _ in POSES.values()]
+    arms, legs, poses, chances = {}, {}, {}, [chance for chance, _, _ in POSES.values()]
     for side in (RIGHT, LEFT):
-        _, upper, fore = POSES[str(draw.choice(list(POSES), p=chances))]
+        poses[side] = str(draw.choice(list(POSES), p=chances))
+        _, upper, fore = POSES[poses[side]]
         shoulder, hip = torso([SHOULDER * (side, 1), (side * .36, 1.9)])
         angle, length = draw.uniform(*upper), ARM_LENGTH * draw.uniform(.94, 1.04)
         elbow = on(shoulder, ELBOW * length, lean - side * angle)
@@ -238,7 +259,8 @@ def _body(draw: Draw) -> _Body:
         legs[side] = Limb(hip, knee, on(knee, 1.55, -side * draw.uniform(-4, 4)), side)
     nod = lean + draw.normal(0, 4)
     centre = on(torso([(0, 0)])[0], -.87, nod)
-    return _Body(Figure(torso, arms, u), lambda points: centre + u * turned(points, nod), legs)
+    return _Body(Figure(torso, arms, u), lambda points: centre + u * turned(points, nod), legs,
+                 frozenset(poses.values()))
 
 
 def _discs(places: Points, rx: float, ry: float) -> list[np.ndarray]:

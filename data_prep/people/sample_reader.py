@@ -77,11 +77,12 @@ def sample(files: dict[str, File], padding: float, max_pixels: int, rules: str =
                   points.numpy(), height, width, 'pose' not in files)
 
 
-def example(sample: Sample, person: str, garment: str, worn: bool) -> bytes:
-    """A sample as a serialized tf.Example."""
+def example(sample: Sample, person: str, garment: str, worn: bool, group: str = '') -> bytes:
+    """Serialize a sample as a tf.Example."""
     values = sample._asdict()
     texts = {name: value for name, value in values.items() if isinstance(value, bytes)}
-    texts |= {'person': person.encode(), 'garment': garment.encode(), 'kind': b'paired' if worn else b'unpaired'}
+    texts |= {'person': person.encode(), 'garment': garment.encode(), 'kind': b'paired' if worn else b'unpaired',
+              'group': group.encode()}
     feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text])) for name, text in texts.items()}
     feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
                 for name, number in (('height', sample.height), ('width', sample.width), ('worn', int(worn)))}

@@ -68,7 +68,7 @@ def build(name: str, maps: int, size: list[int], spectral: bool = False, width: 
     if max(size) <= 2 ** halved:
         raise ValueError(f'{name} halves its maps {halved} times, so each side must be over {2 ** halved}; the size is '
                          f'{size}')
-    x = inputs = keras.Input([*size, maps], name='inputs')
+    x = inputs = keras.Input([None, None, maps], name='inputs')
     outputs = []
     for scale in range(scales):
         h, activations = x, []

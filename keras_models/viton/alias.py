@@ -17,6 +17,7 @@ from keras_models.core.layers import even, seed_input
 from keras_models.viton.geometry import upsample
 from keras_models.viton.layers import (
     EPSILON,
+    GAIN,
     Convolution,
     Cost,
     check_size,
@@ -69,13 +70,16 @@ class Config:
     slope: float = 0.0
     shortcut_relu: bool = True
     output_relu: bool = False
+    initial_gain: float = GAIN  # of initial weights; normalised ones learn at rates relative to it
     masked: int = MASKED
+    lambda_cGAN: float = 1.0  # weight of the adversarial loss; with 0 there is no discriminator and no L_FM
     lambda_FM: float = 10.0
     lambda_percept: float = 10.0  # weight of the perceptual loss
     feature_weights: list[float] = dataclasses.field(default_factory=lambda: [1.0] * 5)
     lambda_L1: float = 0.0
     learning_rate: float = 1e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
+    decay_updates: int = 0  # updates in which both rates fall to zero, along half a cosine; 0: they are constant
     beta_1: float = 0.0  # beta_1 of both Adam optimizers
     beta_2: float = 0.9  # beta_2 of both Adam optimizers
 
@@ -150,9 +154,10 @@ class AliasNorm(keras.layers.Layer):
         super().__init__(name=site.split('/')[-1])
         spectral, self.masked, self.config = config.spectral_norm == 'all', shape.masked, config
         self.site = zlib.crc32(site.encode()) & 0x7FFFFFFF
-        self.shared = Convolution(even(HIDDEN, config.width), spectral=spectral, activation='relu', name='shared')
-        self.gamma = Convolution(channels, spectral=spectral, name='gamma')
-        self.beta = Convolution(channels, spectral=spectral, name='beta')
+        self.shared = Convolution(even(HIDDEN, config.width), spectral=spectral, activation='relu', name='shared',
+                                  gain=config.initial_gain)
+        self.gamma = Convolution(channels, spectral=spectral, name='gamma', gain=config.initial_gain)
+        self.beta = Convolution(channels, spectral=spectral, name='beta', gain=config.initial_gain)
 
     def build(self, shape):
         if self.config.noise:
@@ -162,7 +167,7 @@ class AliasNorm(keras.layers.Layer):
         """Apply eq. (5): h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
         if self.config.noise:
             with tf.control_dependencies([h]):  # otherwise all blocks' noise is made first and kept
-                noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
+                noise = noise_map(seed + [self.site, 0], *tf.unstack(tf.shape(h))[:3])
                 noise = tf.cast(noise, h.dtype) * self.noise_scale
             h += noise
         if self.masked:
@@ -176,6 +181,11 @@ class AliasNorm(keras.layers.Layer):
         return h + h * self.gamma(shared, training=training) + self.beta(shared, training=training)
 
 
+def cropped(h, x):
+    """Return the upper left part of h of x's height and width."""
+    return h[:, :tf.shape(x)[1], :tf.shape(x)[2]]
+
+
 class ResBlk(keras.layers.Layer):
     """ALIAS ResBlk (figure 4b): h [B, H, W, before] -> [B, H, W, channels]."""
 
@@ -186,11 +196,11 @@ class ResBlk(keras.layers.Layer):
         def norm(name, channels):
             return AliasNorm(config, shape, channels, f'{shape.name}/{name}')
         self.norm_0, self.norm_1 = norm('norm_0', shape.before), norm('norm_1', shape.middle)
-        self.conv_0 = Convolution(shape.middle, spectral=True, name='conv_0')
-        self.conv_1 = Convolution(shape.channels, spectral=True, name='conv_1')
+        self.conv_0 = Convolution(shape.middle, spectral=True, name='conv_0', gain=config.initial_gain)
+        self.conv_1 = Convolution(shape.channels, spectral=True, name='conv_1', gain=config.initial_gain)
         if shape.learned:
             self.norm_s = norm('norm_s', shape.before)
-            self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s')
+            self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s', gain=config.initial_gain)
 
     def call(self, h, parse, M_misalign, seed, training=None):
         """Apply the block; see `AliasNorm`."""
@@ -216,9 +226,8 @@ def build(config: Config) -> dict[str, keras.Model]:
     `S_div` [B, H, W, 8], where 'upper' is the part the garment covers and the last class is M_misalign; `M_misalign`
     [B, H, W, 1]; and `seed` int32 [2]. The seed fixes the noise; without `noise` it has no effect.
     """
-    height, width = config.size
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
-    given = {name: keras.Input([height, width, channels], name=name) for name, channels in sizes.items()}
+    given = {name: keras.Input([None, None, channels], name=name) for name, channels in sizes.items()}
     given['seed'] = seed_input()
     spectral, h = config.spectral_norm == 'all', None
     for level, shape in enumerate(blocks(config)):
@@ -226,13 +235,15 @@ def build(config: Config) -> dict[str, keras.Model]:
 
         def resized(name, step=shape.step):
             return given[name][:, ::step, ::step]
-        x = Convolution(injected, spectral=spectral, name=f'input_{level}')(resized('inputs'))
+        x = Convolution(injected, spectral=spectral, name=f'input_{level}',
+                        gain=config.initial_gain)(resized('inputs'))
         if h is not None:
-            x = tf.concat([upsample(h)[:, :x.shape[1], :x.shape[2]], x], -1)
+            x = tf.concat([cropped(upsample(h), x), x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
         h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
-    picture = Convolution(3, spectral=spectral, activation='tanh', name='output')(h)
+    picture = Convolution(3, spectral=spectral, activation='tanh', name='output',
+                          gain=config.initial_gain)(h)
     return {'alias': keras.Model(given, tf.cast(picture, tf.float32), name='alias')}
 
 
