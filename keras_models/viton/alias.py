@@ -5,6 +5,7 @@ parse: `S` in 7 groups (`GROUPS`); `S_div`, where the part of the upper clothing
 eighth class; and that part alone, `M_misalign`.
 """
 import dataclasses
+import functools
 import math
 import zlib
 from collections.abc import Iterator
@@ -154,10 +155,10 @@ class AliasNorm(keras.layers.Layer):
         super().__init__(name=site.split('/')[-1])
         spectral, self.masked, self.config = config.spectral_norm == 'all', shape.masked, config
         self.site = zlib.crc32(site.encode()) & 0x7FFFFFFF
-        self.shared = Convolution(even(HIDDEN, config.width), spectral=spectral, activation='relu', name='shared',
-                                  gain=config.initial_gain)
-        self.gamma = Convolution(channels, spectral=spectral, name='gamma', gain=config.initial_gain)
-        self.beta = Convolution(channels, spectral=spectral, name='beta', gain=config.initial_gain)
+        convolution = functools.partial(Convolution, spectral=spectral, gain=config.initial_gain)
+        self.shared = convolution(even(HIDDEN, config.width), activation='relu', name='shared')
+        self.gamma = convolution(channels, name='gamma')
+        self.beta = convolution(channels, name='beta')
 
     def build(self, shape):
         if self.config.noise:
@@ -196,11 +197,12 @@ class ResBlk(keras.layers.Layer):
         def norm(name, channels):
             return AliasNorm(config, shape, channels, f'{shape.name}/{name}')
         self.norm_0, self.norm_1 = norm('norm_0', shape.before), norm('norm_1', shape.middle)
-        self.conv_0 = Convolution(shape.middle, spectral=True, name='conv_0', gain=config.initial_gain)
-        self.conv_1 = Convolution(shape.channels, spectral=True, name='conv_1', gain=config.initial_gain)
+        convolution = functools.partial(Convolution, spectral=True, gain=config.initial_gain)
+        self.conv_0 = convolution(shape.middle, name='conv_0')
+        self.conv_1 = convolution(shape.channels, name='conv_1')
         if shape.learned:
             self.norm_s = norm('norm_s', shape.before)
-            self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s', gain=config.initial_gain)
+            self.conv_s = convolution(shape.channels, 1, bias=False, name='conv_s')
 
     def call(self, h, parse, M_misalign, seed, training=None):
         """Apply the block; see `AliasNorm`."""
@@ -229,21 +231,20 @@ def build(config: Config) -> dict[str, keras.Model]:
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
     given = {name: keras.Input([None, None, channels], name=name) for name, channels in sizes.items()}
     given['seed'] = seed_input()
-    spectral, h = config.spectral_norm == 'all', None
+    convolution = functools.partial(Convolution, spectral=config.spectral_norm == 'all', gain=config.initial_gain)
+    h = None
     for level, shape in enumerate(blocks(config)):
         injected = shape.before if h is None else even(INJECTED, config.width)
 
         def resized(name, step=shape.step):
             return given[name][:, ::step, ::step]
-        x = Convolution(injected, spectral=spectral, name=f'input_{level}',
-                        gain=config.initial_gain)(resized('inputs'))
+        x = convolution(injected, name=f'input_{level}')(resized('inputs'))
         if h is not None:
             x = tf.concat([cropped(upsample(h), x), x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
         h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
-    picture = Convolution(3, spectral=spectral, activation='tanh', name='output',
-                          gain=config.initial_gain)(h)
+    picture = convolution(3, activation='tanh', name='output')(h)
     return {'alias': keras.Model(given, tf.cast(picture, tf.float32), name='alias')}
 
 
