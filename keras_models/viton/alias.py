@@ -25,6 +25,7 @@ from keras_models.viton.layers import (
     convolution_cost,
     instance_norm,
     mean_of_places,
+    of_any_size,
 )
 
 CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the previous size
@@ -228,8 +229,9 @@ def build(config: Config) -> dict[str, keras.Model]:
     `S_div` [B, H, W, 8], where 'upper' is the part the garment covers and the last class is M_misalign; `M_misalign`
     [B, H, W, 1]; and `seed` int32 [2]. The seed fixes the noise; without `noise` it has no effect.
     """
+    height, width = config.size
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
-    given = {name: keras.Input([None, None, channels], name=name) for name, channels in sizes.items()}
+    given = {name: keras.Input([height, width, channels], name=name) for name, channels in sizes.items()}
     given['seed'] = seed_input()
     convolution = functools.partial(Convolution, spectral=config.spectral_norm == 'all', gain=config.initial_gain)
     h = None
@@ -245,7 +247,7 @@ def build(config: Config) -> dict[str, keras.Model]:
         h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
     picture = convolution(3, activation='tanh', name='output')(h)
-    return {'alias': keras.Model(given, tf.cast(picture, tf.float32), name='alias')}
+    return {'alias': of_any_size(keras.Model(given, tf.cast(picture, tf.float32), name='alias'))}
 
 
 def costs(config: Config) -> list[Cost]:

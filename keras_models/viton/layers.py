@@ -90,7 +90,8 @@ class Convolution(keras.layers.Layer):
             return self.kernel
         if training and not rematerialisation.repeating():
             self._iterate()
-        return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
+        # Times the inverse: the gradient of a quotient passes over the kernel three times more.
+        return self.kernel * tf.math.reciprocal(tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u)))
 
     def call(self, x, training=None):
         # Otherwise all kernels are divided before the first is needed. With ALIAS's noise, which waits likewise, this
@@ -99,6 +100,12 @@ class Convolution(keras.layers.Layer):
             kernel = tf.cast(self.weight(training), x.dtype)
         x = tf.nn.conv2d(x, kernel, self.stride, 'SAME')
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
+
+
+def of_any_size(net: keras.Model) -> keras.Model:
+    """Let a convolutional network take images of other sizes than its inputs', which Keras would refuse."""
+    net.input_spec = None
+    return net
 
 
 def check_size(size: list[int], multiple: int, why: str) -> None:

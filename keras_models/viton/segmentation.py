@@ -11,7 +11,7 @@ from tensorflow import keras
 
 from keras_models.core.layers import Dropout, even, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import GAIN, Convolution, Cost, check_size, convolution_cost, instance_norm
+from keras_models.viton.layers import GAIN, Convolution, Cost, check_size, convolution_cost, instance_norm, of_any_size
 
 CLASSES = 13
 CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}
@@ -99,7 +99,7 @@ def build(config: Config) -> dict[str, keras.Model]:
     one channel per class, `pose` and `cloth` are in [-1, 1], `cloth_mask` in [0, 1]. In the authors' code `noise` is 1
     where a standard normal draw exceeds 1, else 0, and `cloth` is multiplied by its mask.
     """
-    given = {name: keras.Input([None, None, CHANNELS[name]], name=name) for name in config.inputs}
+    given = {name: keras.Input([*config.size, CHANNELS[name]], name=name) for name in config.inputs}
     seed = seed_input()
     *inner, last = steps(config)
     layers = {step.name: Normalised(step.channels, name=step.name, gain=config.initial_gain) for step in inner}
@@ -119,7 +119,7 @@ def build(config: Config) -> dict[str, keras.Model]:
         x = layers[f'up{number}'](x) if config.convolve_upsampled else x
         x = conv_blk(number, tf.concat([skipped.pop(), x], -1))
     logits = Convolution(last.channels, name=last.name, gain=config.initial_gain)(x)
-    return {'segmentation': keras.Model({**given, 'seed': seed}, logits, name='segmentation')}
+    return {'segmentation': of_any_size(keras.Model({**given, 'seed': seed}, logits, name='segmentation'))}
 
 
 def probabilities(logits, config: Config):

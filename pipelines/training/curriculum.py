@@ -51,8 +51,8 @@ def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
         if key not in _KEYS:
             raise UserError(f'{where}: unknown key {key}. Known keys: {", ".join(sorted(_KEYS))}.')
         if not isinstance(value, _KEYS[key]) or isinstance(value, bool) or (isinstance(value, int) and value < 1):
-            raise UserError(f'{where}: {key} must be a {_KEYS[key].__name__}'
-                            f'{" above 0" if _KEYS[key] is int else ""}; it is {value!r}.')
+            kind = 'a whole number above 0' if _KEYS[key] is int else 'a list'
+            raise UserError(f'{where}: {key} must be {kind}; it is {value!r}.')
     if 'steps' not in keys:
         raise UserError(f'{where} needs steps, the number of its weight updates.')
     if 'size' in keys and not config.model_spec.any_size:
