@@ -85,7 +85,8 @@ def pairs(path: str) -> Iterator[Pair]:
             except UnicodeDecodeError as error:
                 raise UserError(f'{path}, line {number}, is not UTF-8 text; save the file as UTF-8.') from error
             if len(names) in (2, 3):
-                yield Pair(number, *names[:2], next(filter(None, map(_refusal, names)), ''), *names[2:])
+                person, garment, group = (*names, '')[:3]
+                yield Pair(number, person, garment, next(filter(None, map(_refusal, names)), ''), group)
             elif names:
                 yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s, with or '
                                            'without a group\'s')

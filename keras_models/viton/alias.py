@@ -65,6 +65,7 @@ class Config:
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
     width: float = 1.0
+    injected: int = 0  # channels of the inputs before each ResBlk but the first; 0: the paper's 16, times width
     last_classes: Literal[7, 8] = 8
     noise: bool = False
     spectral_norm: Literal['all', 'blocks'] = 'all'
@@ -107,13 +108,18 @@ class Shape(NamedTuple):
         return self.before != self.channels
 
 
+def injected(config: Config) -> int:
+    """Return the channels of the inputs before each ResBlk but the first."""
+    return config.injected or even(INJECTED, config.width)
+
+
 def blocks(config: Config) -> Iterator[Shape]:
     """Yield figure 12's ResBlks, in order."""
     before = even(CHANNELS[0], config.width)
     for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
         yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, level < config.masked,
                     8 if level < MASKED else config.last_classes)
-        before = channels + even(INJECTED, config.width)
+        before = channels + injected(config)
 
 
 def noise_map(seed, batch, height: int, width: int):
@@ -236,11 +242,11 @@ def build(config: Config) -> dict[str, keras.Model]:
     convolution = functools.partial(Convolution, spectral=config.spectral_norm == 'all', gain=config.initial_gain)
     h = None
     for level, shape in enumerate(blocks(config)):
-        injected = shape.before if h is None else even(INJECTED, config.width)
+        kernels = shape.before if h is None else injected(config)
 
         def resized(name, step=shape.step):
             return given[name][:, ::step, ::step]
-        x = convolution(injected, name=f'input_{level}')(resized('inputs'))
+        x = convolution(kernels, name=f'input_{level}')(resized('inputs'))
         if h is not None:
             x = tf.concat([cropped(upsample(h), x), x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
@@ -259,7 +265,7 @@ def costs(config: Config) -> list[Cost]:
 
         def convolution(name, maps, kernels, kernel=3, bias=True, size=size):
             found.append(convolution_cost(name, size, kernel, maps, kernels, bias))
-        convolution(f'input_{level}', INPUTS, even(INJECTED, config.width) if level else block.before)
+        convolution(f'input_{level}', INPUTS, injected(config) if level else block.before)
         for norm, channels in (('norm_0', block.before), ('norm_1', block.middle), ('norm_s', block.before)):
             if norm == 'norm_s' and not block.learned:
                 continue
