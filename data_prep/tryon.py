@@ -1,4 +1,4 @@
-"""Try-on: people, garments and which person wears which, as files, as a tf.Example and as a batch (Choi et al. 2021).
+"""Try-on: people, garments and pairs of them, as files, as a tf.Example and as a batch (Choi et al. 2021).
 
 The Beam job is in `people/job.py`, which alone needs Beam.
 """
@@ -24,27 +24,30 @@ JOB = 'data_prep.people.job'
 
 @dataclasses.dataclass
 class Config:
-    """Where the pictures are.
+    """Location of the images.
 
-    A split is a list of pairs files: texts of `person.jpg garment.jpg` a line. The folders `image`, `cloth`,
-    `cloth-mask`, `image-parse` (or `image-parse-v3`, `image-parse-new`), `openpose-json` (or `pose`) and, if there is
-    one, `openpose-img` lie in the folder the file is called for, as VITON-HD ships them, `train/image` beside
-    `train_pairs.txt`, or beside the file. Of a split that lists nothing, `validation_fraction` or `test_fraction` of
-    the training people are split off, by a hash of the name. `samples: people` stands for all of it: people drawn for
-    it, `samples_count` to train with and to test with, in pictures of `samples_size`.
+    A split is a list of pairs files with lines `person.jpg garment.jpg`, and optionally a third word, the `group` by
+    which metrics can be sliced. The folders `image`, `cloth`, `cloth-mask`, `image-parse` (or `image-parse-v3`,
+    `image-parse-new`), `openpose-json` (or `pose`) and, if there is one, `openpose-img` lie in the folder the file is
+    named after, as VITON-HD ships them, `train/image` beside `train_pairs.txt`, or beside the file. For a split that
+    lists nothing, `validation_fraction` or `test_fraction` of the training people are split off, by a hash of the name.
+    `samples: people` replaces all of it by generated people, `samples_count` to train with and to test with, in images
+    of `samples_size`.
 
     Training and validation take the pairs whose person wears the garment: of the same name, or `<name>_1` of
     `<name>_0`. The test takes each person with the garment worn, whatever its file lists, unless `pairing` is unpaired.
-    A pair that a split lists twice is taken once.
+    A pair that a split lists twice is used once.
 
-    `agnostic` says whose rules make the clothing-agnostic person: the paper's (A.1), or those of the authors' published
-    preprocessing (`person_official.py`), without which their weights should not be used. `padding` is by how much the
-    paper's widen what is taken away, in pixels of a picture that is 1,024 high.
-    What is larger than `max_pixels` by its header is not decoded.
+    `agnostic`: rules that make the clothing-agnostic person: the paper's (A.1), or those of the authors' published
+    preprocessing (`person_official.py`), which their weights need. `padding`: widening of the removed part by the
+    paper's rules, in pixels of an image that is 1,024 high. An image larger than `max_pixels` by its header is not
+    decoded.
     """
     samples: str = ''
     samples_count: list[int] = dataclasses.field(default_factory=lambda: [200, 40])
     samples_size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
+    # patterns and poses that only people to test with have, such as [checks, raised]; `group` then tells them apart
+    samples_held_out: list[str] = dataclasses.field(default_factory=list)
     folder: str = ''  # where relative paths of the lists below begin
     train: list[str] = dataclasses.field(default_factory=list)  # pairs files to train with
     validation: list[str] = dataclasses.field(default_factory=list)  # pairs files to validate with
@@ -77,7 +80,7 @@ class Config:
         splits.check(self, 'pairs files', 'people')
 
     def files(self, split: str) -> list[str]:
-        """A split's pairs files and, on this machine, the folders with what they name, whose times tell of changes."""
+        """Return a split's pairs files and, on this machine, its folders, whose times show changes."""
         from data_prep.people import pairs_files
         paths = [os.path.join(self.folder, name) for name in getattr(self, split)]
         roots = [pairs_files.root(path) for path in paths if '://' not in path]
@@ -87,9 +90,9 @@ class Config:
 
 @dataclasses.dataclass
 class Input(InputConfig):
-    """How samples become batches: of pictures of `size`, height and width, whatever theirs was.
+    """How samples become batches of images of `size`, height and width.
 
-    `flip` mirrors half of those for training, whose left becomes right in labels and pose.
+    `flip` mirrors half of the training samples, and exchanges left and right in labels and pose.
     """
     rows: int | None = 4  # pairs a batch
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
@@ -108,7 +111,7 @@ _STORED = ('image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed',
 
 
 def decoder(folder: str, config: Input, training: bool) -> Callable:
-    """What makes a batch of records.
+    """Return the function that makes a batch of records.
 
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> float32 `image`, `agnostic` (I_a), `cloth` and `pose`
@@ -140,7 +143,7 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
 
 
 def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor, grey: float) -> dict[str, tf.Tensor]:
-    """A record's pictures as a net sees them."""
+    """Return a record's images as the networks' inputs."""
     image, cloth = (augmentation.decoded(stored[name]) for name in ('image', 'cloth'))
     parse, agnostic_parse, removed, mask = (tf.io.decode_png(stored[name], 1)[..., 0] for name in (
         'parse', 'agnostic_parse', 'removed', 'cloth_mask'))
@@ -157,7 +160,7 @@ def _shown(stored: dict[str, tf.Tensor], size: list[int], flip: tf.Tensor, grey:
 
 def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_parse: tf.Tensor, pose: tf.Tensor,
             cloth: tf.Tensor, cloth_mask: tf.Tensor, size: list[int], grey: float) -> dict[str, tf.Tensor]:
-    """A sample of any size as the nets see it: what is given is all uint8, and `removed` bool."""
+    """Return a sample of any size as the networks' inputs; arguments are uint8, and `removed` bool."""
     # Before it is made smaller, or garment would get into the pixels beside it.
     agnostic = tf.where(removed[..., tf.newaxis], grey, _unit(image))
     return {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size)),
@@ -168,7 +171,7 @@ def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_par
 
 
 def _unit(pixels: tf.Tensor) -> tf.Tensor:
-    """Levels 0 to 255 -> -1 to 1."""
+    """Scale levels from 0 to 255 to -1 to 1."""
     return tf.cast(pixels, tf.float32) / 127.5 - 1
 
 
@@ -184,7 +187,7 @@ def _nearest(labels: tf.Tensor, size: list[int]) -> tf.Tensor:
 
 
 class Assets:
-    """What a served model needs of a data set: how it makes of a request what the nets are given.
+    """The part of a data set that a served model needs: how a request becomes the networks' inputs.
 
     Attributes:
       size: height and width of pictures.
@@ -197,7 +200,7 @@ class Assets:
 
     def sample(self, image: tf.Tensor, parse: tf.Tensor, pose_json: tf.Tensor, pose_image: tf.Tensor, cloth: tf.Tensor,
                cloth_mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Files of a person and of a garment as `decoder` gives them, without the rows.
+        """Make the networks' inputs of files of a person and a garment, as `decoder` does, without the rows.
 
         Args:
           image, cloth: JPEG or PNG, scalar strings as all of them.
@@ -239,30 +242,31 @@ class Assets:
 
 
 def assets(folder: str, config: Input | None = None) -> Assets:
-    """What a served model needs of the data set."""
+    """Return the part of the data set that a served model needs."""
     return Assets(folder, config or Input())
 
 
 def examples(serialized: list[bytes]) -> tuple[list[dict[str, bytes]], dict[str, list[str]]]:
-    """Serialized tf.Examples as people and models see them.
+    """Parse serialized tf.Examples for prediction and evaluation.
 
     Returns:
-      What a model is asked, the files of `Assets.sample` by its arguments' names; and by column: `person`, `garment`
-      and `kind` as text, and `target`, the person again if it wears the garment, so that its `image` is what is to come
-      out, or nothing.
+      A model's inputs, the files of `Assets.sample` by its arguments' names; and columns of text: `person`, `garment`,
+      `kind`, `group`, and `target`, the person again if it wears the garment, so that its `image` is the expected
+      output, otherwise empty.
     """
     names = ('image', 'parse', 'pose', 'cloth', 'cloth_mask', 'person', 'garment', 'kind')
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    features['group'] = tf.io.FixedLenFeature([], tf.string, '')  # data sets of earlier versions have none
     features |= {'keypoints': tf.io.FixedLenFeature([18, 3], tf.float32), 'worn': tf.io.FixedLenFeature([], tf.int64)}
     parsed = {name: column.numpy() for name, column in tf.io.parse_example(serialized, features).items()}
     inputs = [{'image': image, 'parse': parse, 'pose_json': _openpose(points), 'pose_image': pose, 'cloth': cloth,
                'cloth_mask': mask} for image, parse, points, pose, cloth, mask in
               zip(*(parsed[name] for name in ('image', 'parse', 'keypoints', 'pose', 'cloth', 'cloth_mask')))]
-    columns = {name: [value.decode() for value in parsed[name]] for name in ('person', 'garment', 'kind')}
+    columns = {name: [value.decode() for value in parsed[name]] for name in ('person', 'garment', 'kind', 'group')}
     columns['target'] = [name if worn else '' for name, worn in zip(columns['person'], parsed['worn'])]
     return inputs, columns
 
 
 def _openpose(points: np.ndarray) -> bytes:
-    """Points as OpenPose writes them; read again, they are the same float32."""
+    """Write points as OpenPose does; reading them gives the same float32."""
     return json.dumps({'people': [{'pose_keypoints': points.ravel().tolist()}]}).encode()

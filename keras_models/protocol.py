@@ -62,6 +62,7 @@ class ModelSpec:
       warm_start: warm_start, (nets, weights) starts nets from weights of another net of the paper; None if unsupported.
       warm_start_names: WARM_START_NAMES, a net's name in those weights.
       weight_readers: weight_readers, readers of foreign files by suffix: (path, config) -> net -> name -> array.
+      any_size: ANY_SIZE, whether its nets train on images of any size, which `train.curriculum` may change.
       dense_layers_apart: ENDS_IN_DENSE_LAYERS, whether its nets are convolutions that end in dense layers, so that
         `train.dense_layers: one_device` can keep those on one device.
       check_game: (config, game, options) refuses a game other than the data set's; for models that play.
@@ -108,6 +109,7 @@ class ModelSpec:
     warm_start_names: Mapping[str, str] = offered('WARM_START_NAMES', formerly='STARTS_AS', default_factory=dict)
     weight_readers: Mapping[str, Callable] = offered('weight_readers', formerly='foreign_weights',
                                                      default_factory=dict)
+    any_size: bool = offered('ANY_SIZE', default=False)
     dense_layers_apart: bool = offered('ENDS_IN_DENSE_LAYERS', default=False)
     check_game: Callable | None = offered('check_game', default=None)
     check: Callable[[Any, Any], None] = offered('check', 'SERVING', default=lambda config, inference: None)

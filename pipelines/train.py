@@ -22,11 +22,12 @@ def execute(context: stage.Context) -> None:
 
 def check(config: 'Config') -> None:
     from data_prep import UserError
-    from pipelines.training import hybrid_parallel, strategy
+    from pipelines.training import curriculum, hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
     strategy.check(config.train)
     hybrid_parallel.check(config)
+    curriculum.phases(config)
     given_weights(config)
 
 

@@ -21,7 +21,8 @@ SIZE = [128, 128]
 SMALL = try_on.Config(size=SIZE, low=[64, 64], segmentation={'width': 0.125}, geometric_matching={'width': 0.125},
                       alias={'width': 0.125})
 ALWAYS = {'l1', 'ssim', 'ms_ssim', 'mask_ssim', 'warp_ssim', 'warp_l1', 'parse_iou', 'chain_l1', 'chain_ssim',
-          'warp_l1_identity', 'misaligned', 'parse_iou_copied', 'ssim_pasted', 'mask_ssim_pasted'}
+          'warp_l1_identity', 'misaligned', 'parse_iou_copied', 'ssim_pasted', 'mask_ssim_pasted', 'garment_lab',
+          'chain_garment_lab', 'arms_lab', 'chain_arms_lab'}
 
 
 def picture(seed, size=SIZE):
@@ -29,13 +30,15 @@ def picture(seed, size=SIZE):
 
 
 def found(true, **others):
-    """What a model that makes the true picture is judged by; the garment lies in the middle half."""
+    """What a model that makes the true picture is judged by; the garment lies in the middle half, the arms below it."""
     parse = np.zeros(SIZE, np.int32)
     parse[32:96, 32:96] = judge.UPPER
+    parse[96:, :32], parse[96:, 96:] = judge.ARMS
+    worn = parse == judge.UPPER
     same = {name: true for name in ('true_image', 'image', 'reconstructed')}
-    same |= {name: np.where(parse[..., None] > 0, true, np.float32(1)) for name in ('warped', 'cloth')}
-    same['warped_mask'] = (parse > 0).astype(np.float32)[..., None]
-    given = same | {'true_parse': parse, 'removed': (parse > 0).astype(np.float32)} | others
+    same |= {name: np.where(worn[..., None], true, np.float32(1)) for name in ('warped', 'cloth')}
+    same['warped_mask'] = worn.astype(np.float32)[..., None]
+    given = same | {'true_parse': parse, 'removed': worn.astype(np.float32)} | others
     return {name: tf.constant(value) for name, value in given.items()}
 
 
@@ -51,7 +54,8 @@ def test_each_metric_compares_what_it_says():
     differ = {name: {metric for metric, number in judge.compared(found(true, **{name: picture(1)})).items()
                      if float(number) != pytest.approx(float('ssim' in metric), abs=1e-6)}
               for name in ('image', 'reconstructed', 'warped', 'cloth')}
-    assert differ == {'image': {'chain_l1', 'chain_ssim'}, 'reconstructed': {'l1', 'ssim', 'ms_ssim', 'mask_ssim'},
+    assert differ == {'image': {'chain_l1', 'chain_ssim', 'chain_garment_lab', 'chain_arms_lab'},
+                      'reconstructed': {'l1', 'ssim', 'ms_ssim', 'mask_ssim', 'garment_lab', 'arms_lab'},
                       'warped': {'warp_l1', 'warp_ssim'},
                       'cloth': {'warp_l1_identity', 'ssim_pasted', 'mask_ssim_pasted'}}
 
@@ -62,6 +66,18 @@ def test_beside_the_garment_the_warp_should_leave_white():
     numbers = judge.compared(found(true, warped=warped))
     assert float(numbers['warp_l1']) == pytest.approx(1 - 64 * 64 / np.prod(SIZE), rel=1e-4)
     assert float(numbers['warp_ssim']) == pytest.approx(1, abs=1e-5)  # which is of the garment alone
+
+
+def test_colours_are_compared_over_the_true_garment_and_the_true_arms():
+    black, white = np.zeros([*SIZE, 3], np.float32), np.ones([*SIZE, 3], np.float32)
+    made = black.copy()
+    made[32:64, 32:96] = 1  # half of the garment, and nothing of the arms
+    numbers = judge.compared(found(black, reconstructed=made, image=white))
+    colours = {name: float(number) for name, number in numbers.items() if name.endswith('_lab')}
+    assert colours == pytest.approx({'garment_lab': 50, 'arms_lab': 0, 'chain_garment_lab': 100, 'chain_arms_lab': 100},
+                                    abs=1e-3)
+    nowhere = judge.colours(found(black, true_parse=np.zeros(SIZE, np.int32)))
+    assert all(math.isnan(number) for number in nowhere.values())
 
 
 def test_pairs_are_in_thirds_by_what_of_the_garment_the_warp_leaves_bare(monkeypatch):

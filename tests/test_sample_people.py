@@ -66,6 +66,30 @@ def test_the_same_bytes_whatever_the_count(tmp_path):
         assert (tmp_path / 'other' / inside).read_bytes() != path.read_bytes()
 
 
+def test_patterns_and_poses_held_out_are_only_in_the_test(tmp_path):
+    held_out = ['plain', 'stripes', 'raised']
+    for name, own in ('everyone', ()), ('some', held_out):
+        sample_people.write_people(str(tmp_path / name), 3, 6, (128, 96), held_out=own)
+    everyone, some = (tmp_path / name for name in ('everyone', 'some'))
+    trained = [int(path.name[:5]) for path in sorted((some / 'train' / 'image').iterdir())]
+    chosen = [number for number in range(20)
+              if sample_people.make_person(1, number, (64, 48)).group(held_out) == 'seen']
+    assert trained == chosen[:3] != [0, 1, 2]
+    for path in (path for path in (everyone / 'test').rglob('*') if path.is_file()):
+        assert (some / path.relative_to(everyone)).read_bytes() == path.read_bytes()
+    groups = [line.split()[2] for line in (some / 'test_pairs.txt').read_text().splitlines()]
+    assert groups == [sample_people.make_person(1, 50_000 + n, (64, 48)).group(held_out) for n in range(6)]
+    assert {'pattern', 'pose'} <= {*groups}
+    with pytest.raises(UserError, match='samples_held_out: there is no pattern or pose tartan'):
+        sample_people.write_people(str(tmp_path), 1, 0, held_out=['tartan'])
+
+
+def test_a_group_is_one_word_of_what_was_held_out(people):
+    one = people[0]._replace(pattern='checks', poses=frozenset({'side', 'raised'}))
+    assert [one.group(names) for names in ([], ['dots'], ['checks'], ['raised'], ['raised', 'checks'])] == [
+        'seen', 'seen', 'pattern', 'pose', 'pattern+pose']
+
+
 @pytest.mark.parametrize('counts', [(3, 1), (-1, 0), (50_001, 0)])
 def test_counts_that_cannot_be(tmp_path, counts):
     with pytest.raises(UserError, match=f'samples_count: {counts[0]} .* and {counts[1]} '):

@@ -291,7 +291,7 @@ def test_what_cannot_be_used_is_a_dead_letter_by_file_and_reason_and_the_rest_go
         expected[f'{tmp_path}/train/{path}'] = (f'{number:05}_00.jpg', reason, defect)
         lines.append(f'{number:05}_00.jpg {number:05}_00.jpg')
     (tmp_path / 'train_pairs.txt').write_text('\n'.join([
-        *lines, 'one.jpg', 'a.jpg b.jpg c.jpg', '../../up.jpg 00001_00.jpg', '00001_00.jpg /etc/passwd']))
+        *lines, 'one.jpg', 'a.jpg b.jpg c.jpg d.jpg', '../../up.jpg 00001_00.jpg', '00001_00.jpg /etc/passwd']))
     manifest = prepare(config(max_dead_letters=1.0), tmp_path / 'out')
     counts = manifest.counts['train']
     assert (counts['written'], counts['dead_letters']) == (2, len(BAD) + 4)
@@ -300,8 +300,8 @@ def test_what_cannot_be_used_is_a_dead_letter_by_file_and_reason_and_the_rest_go
     found = letters(tmp_path / 'out')
     first = len(lines) + 1
     assert [(letter['line'], letter['reason']) for letter in found if letter['file'].endswith('pairs.txt')] == [
-        (first, "1 names, and not two, a person's and a garment's"),
-        (first + 1, "3 names, and not two, a person's and a garment's"),
+        (first, "1 names, and not two, a person's and a garment's, with or without a group's"),
+        (first + 1, "4 names, and not two, a person's and a garment's, with or without a group's"),
         (first + 2, '../../up.jpg leads out of its folder'), (first + 3, '/etc/passwd leads out of its folder')]
     others = {letter['file']: letter for letter in found if 'line' not in letter}
     assert set(others) == set(expected)
@@ -591,7 +591,10 @@ def test_a_request_that_cannot_be_served_says_why(prepared, traced, wrong, messa
 
 def test_people_that_are_drawn_can_be_prepared(tmp_path):
     manifest = prepare(tryon.Config(samples='people', samples_count=[6, 2], samples_size=[128, 96],
-                                    validation_fraction=0.4, pairing='unpaired'), tmp_path / 'out')
+                                    samples_held_out=['plain'], validation_fraction=0.4, pairing='unpaired'),
+                       tmp_path / 'out')
+    _, columns = tryon.examples(records.open_split(str(tmp_path / 'out'), 'test').read([0, 1]))
+    assert columns['group'] == ['pattern', 'pattern']  # both wear a plain top
     counts = manifest.counts
     assert counts['train']['written'] + counts['validation']['written'] == 6 and counts['test']['written'] == 2
     assert all(part['dead_letters'] == part['in_test'] == 0 for part in (counts['train'], counts['validation']))

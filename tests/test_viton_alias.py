@@ -94,7 +94,7 @@ def test_noise_and_divided_kernels_wait_until_they_are_needed(graphs):
         return found
     [pictures] = [op for op in graph.get_operations() if op.type == 'Placeholder' and op.outputs[0].shape[-1:] == [9]]
     draws = [op for op in graph.get_operations() if op.type.startswith('StatelessRandomUniform')]
-    divided = [op for op in graph.get_operations() if op.type == 'Conv2D' and op.inputs[1].op.type == 'RealDiv']
+    divided = [op for op in graph.get_operations() if op.type == 'Conv2D' and op.inputs[1].op.type == 'Mul']
     assert len(draws) == 2 * 23 and all(pictures in before(op) for op in draws)  # a key and a map for each
     assert len(divided) == 23 and all(op.inputs[0].op in before(op.inputs[1].op) for op in divided)
 

@@ -1,9 +1,9 @@
-"""Pairs files and the pictures they name -> TFRecords, one tf.Example a pair (Choi et al. 2021, 3.1), as one Beam job.
+"""Pairs files and the images they name -> TFRecords, one tf.Example a pair (Choi et al. 2021, 3.1), as one Beam job.
 
-Pictures never pass a shuffle. A scan of each pairs file yields names; those are dealt to shards by a stable hash, and a
+Images never pass a shuffle. A scan of each pairs file yields names; those are dealt to shards by a stable hash, and a
 shard's writer reads the files itself, checks them against each other (`sample_reader.py`) and writes the samples in the
-order of the hash. So memory does not grow with the pictures, and a rerun gives the same bytes. People who are in two
-splits are found by the hashes of their pictures, afterwards.
+order of the hash. So memory does not grow with the images, and a rerun gives the same bytes. People in two splits are
+found afterwards by the hashes of their images.
 """
 import dataclasses
 import functools
@@ -30,21 +30,22 @@ _PARTS = 64  # in which hashes are compared
 
 
 class Item(NamedTuple):
-    """A pair, of folders below `root`. Without a garment it is the one the person wears."""
+    """A pair of files below `root`. Without a garment it is the one the person wears."""
     root: str
     person: str
     garment: str
+    group: str = ''
 
 
 class Source(NamedTuple):
-    """A pairs file, and which of its split it is."""
+    """A pairs file, and its number in its split."""
     split: str
     number: int
     path: str
 
 
 def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
-    """Prepares a try-on data set.
+    """Prepare a try-on data set.
 
     Args:
       config: files and settings.
@@ -69,13 +70,13 @@ def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
 
 
 def sources(config: Config) -> list[Source]:
-    """What is read, which is not looked for."""
+    """Return the pairs files the configuration names, whether or not they exist."""
     return [Source(split, number, os.path.join(config.folder, path))
             for split in SPLITS for number, path in enumerate(getattr(config, split))]
 
 
 def _with_samples(config: Config, folder: str) -> Config:
-    """The configuration in terms of files; those of `samples` are in a data set's folder."""
+    """Return the configuration in terms of files; generated ones are in the data set's folder."""
     if not config.samples:
         return config
     from data_prep.people import sample_people
@@ -84,12 +85,12 @@ def _with_samples(config: Config, folder: str) -> Config:
 
 
 def _make_samples(config: Config, folder: str) -> None:
-    """Draws the demo's people, on this machine, and puts them where workers can read them."""
+    """Draw the demo's people on this machine and copy them to where workers can read them."""
     from data_prep.people import sample_people
     with tempfile.TemporaryDirectory() as scratch:
         train, test = config.samples_count
         height, width = config.samples_size
-        sample_people.write_people(scratch, train, test, (height, width))
+        sample_people.write_people(scratch, train, test, (height, width), held_out=config.samples_held_out)
         for here, _, names in os.walk(scratch):
             there = os.path.join(folder, os.path.relpath(here, scratch))
             tf.io.gfile.makedirs(there)
@@ -98,7 +99,7 @@ def _make_samples(config: Config, folder: str) -> None:
 
 
 def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
-    """The job's graph; looks at no file."""
+    """Build the job's graph; no file is opened."""
     config = _with_samples(config, folder)
     cut = (pipeline
            | 'Sources' >> beam.Create(sources(config))
@@ -125,7 +126,7 @@ def _place(item: Item) -> tuple[int, Item]:
 
 
 class _Scan(beam.DoFn):
-    """Source -> packs of items; a file that cannot be read at all is a problem, in one sentence."""
+    """Source -> packs of items; a file that cannot be read becomes a problem, in one sentence."""
 
     def __init__(self, config: Config, folder: str):
         self.config, self.folder = config, folder
@@ -147,7 +148,7 @@ class _Scan(beam.DoFn):
                 continue
             split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])
             as_worn = source.split == 'test' and self.config.pairing == 'paired'
-            packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment))
+            packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment, pair.group))
             if len(packs[split]) == self.config.pairs_per_block:
                 yield split, (len(packs[split]), splits.pack(packs[split]))
                 packs[split] = []
@@ -194,7 +195,7 @@ class _WriteShard(beam.DoFn):
 
 
 class _Shard:
-    """Makes a shard's records and keeps account of them: counts, dead letters and the hashes of people's pictures."""
+    """Make a shard's records; collect counts, dead letters and the hashes of people's images."""
 
     def __init__(self, config: Config, split: str):
         self._config, self._split = config, split
@@ -204,7 +205,7 @@ class _Shard:
         self.people: list[str] = []
 
     def records(self, items: list[Item]) -> Iterator[bytes]:
-        """Serialized tf.Examples of the usable items, in their order."""
+        """Yield serialized tf.Examples of the usable items, in their order."""
         self.counts['read'] += len(items)
         items = [item for item, repeated in itertools.groupby(items) if self._wanted(item, len(list(repeated)))]
         for item, (garment, made) in threads.in_order(self._make, items):
@@ -216,10 +217,10 @@ class _Shard:
             self.counts['written'] += 1
             self.counts['drawn_pose'] += made.drawn
             self.people.append(hashlib.blake2b(made.image, digest_size=16).hexdigest())
-            yield sample_reader.example(made, item.person, garment, self._worn(item))
+            yield sample_reader.example(made, item.person, garment, self._worn(item), item.group)
 
     def _wanted(self, item: Item, times: int) -> bool:
-        """Counts what is not, of an item listed so many times, and says whether its files are to be looked at."""
+        """Return whether an item listed `times` times is used; count what is not."""
         wanted = self._split == 'test' or self._worn(item)
         self.counts['filtered_repeated' if wanted else 'filtered_not_worn'] += times - wanted
         return wanted
@@ -228,7 +229,7 @@ class _Shard:
         return not item.garment or os.path.splitext(item.garment)[0] in pairs_files.worn(item.person)
 
     def _make(self, item: Item) -> tuple[str, sample_reader.Sample | pairs_files.Refused]:
-        """The garment's name, and the sample or why there is none."""
+        """Return the garment's name, and the sample or why there is none."""
         folders = self._folders(item.root)
         garment = item.garment or pairs_files.garment_of(folders, item.person)
         try:
@@ -240,7 +241,7 @@ class _Shard:
 
 
 def _repeats(part: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[tuple[str, dict[str, int]]]:
-    """How many samples of a split have people of another split further from training: (split, counts)."""
+    """Count the samples of a split whose person is also in a later split: (split, counts)."""
     hashes: dict[str, list[str]] = {split: [] for split in SPLITS}
     for split, packed in part[1]:
         hashes[split] += splits.unpack(packed)
@@ -251,7 +252,7 @@ def _repeats(part: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[tuple[st
 
 def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[str, dict[str, int]]],
             problems: list[str]) -> None:
-    """Writes the manifest last of all, or what stands against it."""
+    """Write the manifest, last of all, or the reasons why there is none."""
     empty = {split: dict.fromkeys([*COUNTS, *(f'in_{other}' for other in SPLITS[number + 1:])], 0)
              for number, split in enumerate(SPLITS)}
     totals = job.total(empty, counts)
@@ -261,7 +262,7 @@ def _commit(folder: str, config: Config, shards: list[dict], counts: list[tuple[
     job.commit(folder, shards, (), totals, {
         'agnostic': config.agnostic, 'padding': config.padding, 'categories': ['height', 'width'],
         'binary': ['image', 'cloth', 'cloth_mask', 'parse', 'agnostic_parse', 'removed', 'pose', 'keypoints',
-                   'kind', 'worn']})  # an unpaired test is meant to differ in the last two
+                   'kind', 'worn', 'group']})  # a test is meant to differ in the last three
 
 
 def _refusals(totals: dict[str, dict[str, int]], config: Config) -> list[str]:

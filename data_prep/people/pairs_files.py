@@ -1,4 +1,4 @@
-"""Where a try-on sample's files are: pairs files, and the folders that pictures of people and of garments lie in.
+"""Locate a try-on sample's files: pairs files, and the folders of people and garments.
 
 Nothing here needs Beam; paths are anything TensorFlow opens.
 """
@@ -13,7 +13,7 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import files
 
-# What each folder may be called; of several that are there, the first is read.
+# Accepted names of each folder; the first that exists is read.
 FOLDERS = {'image': ('image',), 'cloth': ('cloth',), 'cloth_mask': ('cloth-mask', 'cloth_mask'),
            'parse': ('image-parse-v3', 'image-parse-new', 'image-parse'),
            'keypoints': ('openpose-json', 'openpose_json', 'pose'), 'pose': ('openpose-img', 'openpose_img')}
@@ -23,7 +23,7 @@ _LONGEST_NAME = 200  # characters; file systems end at 255 bytes, and endings ar
 
 
 class Refused(Exception):
-    """A sample cannot be used because of one of its files; says why, for the dead letters."""
+    """Raised when a file makes a sample unusable; its message is the reason in the dead letters."""
 
     def __init__(self, path: str, reason: str):
         super().__init__(reason)
@@ -31,29 +31,32 @@ class Refused(Exception):
 
 
 class File(NamedTuple):
-    """A file's path, and what is in it."""
+    """A file's path and content."""
     path: str
     content: bytes
 
 
 class Pair(NamedTuple):
-    """A line of a pairs file: who is to wear what, or why that cannot be said."""
+    """A line of a pairs file: a person, a garment and an optional group, or why it cannot be used."""
     line: int
     person: str
     garment: str
     reason: str = ''
+    group: str = ''
 
 
 def root(pairs: str) -> str:
-    """The folder whose folders a pairs file speaks of: for `train_pairs.txt` it is `train` beside it, if there is such
-    a folder, and else the file's own."""
+    """Return the folder that holds the folders of a pairs file.
+
+    For `train_pairs.txt` it is `train` beside it, if there is such a folder, otherwise the file's own.
+    """
     own, name = os.path.split(pairs)
     beside = os.path.join(own, re.split(r'[_.]', name)[0])
     return beside if tf.io.gfile.isdir(beside) else own
 
 
 def folders(root: str) -> dict[str, str]:
-    """What lies where: key of `FOLDERS` -> folder; pose pictures may be missing.
+    """Find the folders: key of `FOLDERS` -> folder; pose images may be missing.
 
     Raises:
       UserError: another folder is missing.
@@ -70,7 +73,7 @@ def folders(root: str) -> dict[str, str]:
 
 
 def pairs(path: str) -> Iterator[Pair]:
-    """The lines of a pairs file, `person.jpg garment.jpg`; empty ones are passed over.
+    """Yield the lines of a pairs file, `person.jpg garment.jpg [group]`, except empty ones.
 
     Raises:
       UserError: it is not text.
@@ -81,10 +84,12 @@ def pairs(path: str) -> Iterator[Pair]:
                 names = line.decode('utf-8-sig').split()
             except UnicodeDecodeError as error:
                 raise UserError(f'{path}, line {number}, is not UTF-8 text; save the file as UTF-8.') from error
-            if len(names) == 2:
-                yield Pair(number, names[0], names[1], next(filter(None, map(_refusal, names)), ''))
+            if len(names) in (2, 3):
+                person, garment, group = (*names, '')[:3]
+                yield Pair(number, person, garment, next(filter(None, map(_refusal, names)), ''), group)
             elif names:
-                yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s')
+                yield Pair(number, '', '', f'{len(names)} names, and not two, a person\'s and a garment\'s, with or '
+                                           'without a group\'s')
 
 
 def _refusal(name: str) -> str:
@@ -95,13 +100,13 @@ def _refusal(name: str) -> str:
 
 
 def worn(person: str) -> list[str]:
-    """The stems a garment may have that this person wears: its own (VITON-HD), or `<name>_1` of `<name>_0` (VITON)."""
+    """Return the stems of the worn garment: the person's own (VITON-HD), or `<name>_1` of `<name>_0` (VITON)."""
     stem = posixpath.splitext(person)[0]
     return [stem, f'{stem[:-2]}_1'] if stem.endswith('_0') else [stem]
 
 
 def garment_of(folders: dict[str, str], person: str) -> str:
-    """The name of the garment a person wears, as its file is called if there is one."""
+    """Return the name of the garment a person wears, with its file's suffix if there is one."""
     ending = posixpath.splitext(person)[1]
     names = [f'{stem}{end}' for stem in reversed(worn(person)) for end in dict.fromkeys([ending, *_PICTURES])]
     there = (name for name in names if tf.io.gfile.exists(os.path.join(folders['cloth'], name)))
@@ -109,7 +114,7 @@ def garment_of(folders: dict[str, str], person: str) -> str:
 
 
 def read(folders: dict[str, str], person: str, garment: str) -> dict[str, File]:
-    """A sample's files by the keys of `FOLDERS`; there may be no pose map.
+    """Read a sample's files, by the keys of `FOLDERS`; the pose map is optional.
 
     Raises:
       Refused: another file is missing, or one cannot be read.

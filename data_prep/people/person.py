@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-# What LIP and CIHP call each label, in their order.
+# Names of the labels of LIP and CIHP, in their order.
 LABELS = ('background', 'hat', 'hair', 'glove', 'sunglasses', 'upper', 'dress', 'coat', 'socks', 'pants', 'torso skin',
           'scarf', 'skirt', 'face', 'left arm', 'right arm', 'left leg', 'right leg', 'left shoe', 'right shoe')
 UNKNOWN = 255
@@ -59,7 +59,7 @@ def _voc_colours() -> np.ndarray:
 
 
 def _lookup(*tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tables of a colour for each label -> all colours as sorted numbers, and their labels."""
+    """Turn tables of a colour per label into all colours as sorted numbers, and their labels."""
     colours = np.concatenate(tables) @ [1 << 16, 1 << 8, 1]
     numbers, first = np.unique(colours, return_index=True)
     return numbers.astype(np.int32), (first % len(LABELS)).astype(np.uint8)
@@ -79,7 +79,7 @@ _OPACITY = 0.6
 
 
 def keypoints(text: tf.Tensor, dtype: tf.DType = tf.float32) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reads OpenPose's JSON, with COCO's 18 points or BODY_25's.
+    """Read OpenPose's JSON, with COCO's 18 points or BODY_25's.
 
     Args:
       text: a scalar string.
@@ -103,23 +103,23 @@ def keypoints(text: tf.Tensor, dtype: tf.DType = tf.float32) -> tuple[tf.Tensor,
 
 
 def found(points: tf.Tensor) -> tf.Tensor:
-    """Points [n, 3] -> bool [n]: whether they are anywhere."""
+    """Return which points were found, [n, 3] -> bool [n]."""
     return tf.reduce_any(points[:, :2] != 0, 1) & tf.reduce_all(tf.math.is_finite(points), 1)
 
 
 def exchanged(points: tf.Tensor) -> tf.Tensor:
-    """The points with left called right, as it is in a mirror."""
+    """Exchange left and right points, as a mirror does."""
     return tf.gather(points, _OTHER_SIDE)
 
 
 def parse_map(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads a parse map: a PNG of labels as grey levels, as indices of a palette, or in LIP's or Pascal VOC's colours.
+    """Read a parse map: a PNG of grey levels, palette indices, or LIP's or Pascal VOC's colours.
 
     Args:
       encoded: the file, a scalar string.
 
     Returns:
-      uint8 [h, w], labels in the order of `LABELS`; a level or colour that stands for none is `UNKNOWN`.
+      uint8 [h, w], labels in the order of `LABELS`; `UNKNOWN` for any other level or colour.
 
     Raises:
       InvalidArgumentError: it is no PNG, or damaged.
@@ -144,7 +144,7 @@ def parse_map(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _indices_as_levels(encoded: tf.Tensor, header: tf.Tensor) -> tf.Tensor:
-    """A palette PNG -> the grey one whose levels are its indices, which decoding would replace by colours.
+    """Turn a palette PNG into the grey one whose levels are its indices, which decoding would lose.
 
     The two differ in their header's colour type and checksum, and in the chunks before the pixels, which are left out.
     A CRC is linear: how the checksum changes does not depend on the rest of the header.
@@ -190,19 +190,19 @@ def _labels(colours: tf.Tensor) -> tf.Tensor:
 
 
 def classes(labels: tf.Tensor) -> tf.Tensor:
-    """Labels, uint8 of any shape -> int32 classes; what is unknown is noise."""
+    """Map labels, uint8 of any shape, to int32 classes; unknown labels become noise."""
     table = np.full(256, CLASSES.index('noise'), np.int32)
     table[:len(GROUP)] = GROUP
     return tf.gather(table, tf.cast(labels, tf.int32))
 
 
 def agnostic(parse: tf.Tensor, points: tf.Tensor, padding: tf.Tensor | float = PADDING) -> tuple[tf.Tensor, tf.Tensor]:
-    """What must be taken away from a person, so that nothing tells what was worn (3.1, A.1).
+    """Return what to remove from a person, so that nothing shows what was worn (3.1, A.1).
 
-    Taken away are the garment, the torso's skin and both arms, by their labels, and whatever lies around the bones of
+    Removed are the garment, the torso's skin and both arms, by their labels, and whatever lies around the bones of
     arms, shoulders, torso and collar, as a sleeve's or a hem's outline would. Face and lower body stay, and so do
     hands: an arm's pixels beyond the wrist, no farther from it than the elbow, and not at the upper arm. Without elbow
-    or wrist no hand can be told, and the whole arm goes. A hip that is missing is taken to be straight below its
+    or wrist no hand can be found, and the whole arm is removed. A hip that is missing is taken to be straight below its
     shoulder, as high as the other one or at the lower border.
 
     Args:
@@ -248,7 +248,7 @@ def _hand(x: tf.Tensor, y: tf.Tensor, parse: tf.Tensor, points: tf.Tensor, arm: 
 
 
 def _figure(x: tf.Tensor, y: tf.Tensor, points: tf.Tensor, padding: tf.Tensor | float, pixel: tf.Tensor) -> tf.Tensor:
-    """What lies around the bones of arms, shoulders, torso and collar: bool [h, w]."""
+    """Return the pixels around the bones of arms, shoulders, torso and collar, bool [h, w]."""
     seen, at = found(points), points[:, :2]
 
     def around(a, b, radius, there=True):
@@ -279,7 +279,7 @@ def _cross(a, b):
 
 
 def _hips(points: tf.Tensor, bottom: tf.Tensor) -> tf.Tensor:
-    """The middle of the hips, float32 [2]."""
+    """Return the middle of the hips, float32 [2]."""
     right, left = POINTS.index('right hip'), POINTS.index('left hip')
     seen = found(points)
     height = {hip: tf.where(seen[hip], points[hip, 1], bottom) for hip in (right, left)}
@@ -300,7 +300,7 @@ def _distance(x: tf.Tensor, y: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tens
 
 
 def _widened(mask: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
-    """bool [h, w] -> all pixels that are at most `by` rows and columns away from one of the mask."""
+    """Dilate a mask, bool [h, w], by `by` rows and columns."""
     side = 2 * by + 1
     total = tf.cumsum(tf.pad(tf.cast(mask, tf.int32), [[by + 1, by], [0, 0]]), 0)
     columns = total[side:] > total[:-side]
@@ -309,7 +309,7 @@ def _widened(mask: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
 
 
 def pose_map(points: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
-    """The pose as OpenPose draws COCO's points on black: limbs as ellipses, over them joints as discs.
+    """Draw the pose as OpenPose draws COCO's points on black: limbs as ellipses, over them joints as discs.
 
     Args:
       points: float32 [18, 3], of a picture of that size.
@@ -335,7 +335,7 @@ def pose_map(points: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
 
 
 def _paint(picture: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """Blends an ellipse into a picture [h, w, 3]: only the rows it is on are touched."""
+    """Blend an ellipse into an image [h, w, 3], only in the rows it covers."""
     x, y, dx, dy, a, b = tf.unstack(shape[:6])
     height, width = tf.shape(picture)[0], tf.shape(picture)[1]
     reach = tf.sqrt(tf.square(a * dy) + tf.square(b * dx))

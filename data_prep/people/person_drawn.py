@@ -8,7 +8,7 @@ from data_prep.people import person, person_official
 
 
 def agnostic(parse: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What is grey in I_a, bool [h, w], and S_a, uint8 [h, w], to the pixel as the authors' code makes them.
+    """Return the grey part of I_a, bool [h, w], and S_a, uint8 [h, w], pixel by pixel as the authors' code.
 
     Args:
       parse: uint8 [h, w], labels.

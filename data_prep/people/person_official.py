@@ -1,4 +1,4 @@
-"""The clothing-agnostic person as VITON-HD's authors prepare it, whose published weights saw no other.
+"""The clothing-agnostic person as VITON-HD's authors prepare it, which their weights need.
 
 The rules are those of their preprocessing (https://github.com/shadow2496/VITON-HD), in our own words and code; where
 the paper says otherwise, `person.py` follows the paper. They are stated once, as shapes. Preparation draws them with
@@ -34,7 +34,7 @@ SIDE_LINE, HIP_LINE, HIP_ACROSS, HIP_DOWN, COLLAR = 120, 240, 60, 120, 140
 
 
 class Shape(NamedTuple):
-    """What is drawn if `there`: a `line` or `polygon` through points [2] (x, y), or an `ellipse` or `box` around one.
+    """A shape, drawn if `there`: a `line` or `polygon` through points (x, y), an `ellipse` or `box` around one.
 
     `size`: a line's width; half the width and height of the others.
     """
@@ -45,12 +45,12 @@ class Shape(NamedTuple):
 
 
 def hips_apart(points: Any) -> Any:
-    """Whether the hips are two places: else their rule divides by zero. Points [18, 2 or more]."""
+    """Return whether the hips, of points [18, 2 or more], differ; otherwise their rule divides by zero."""
     return (points[RIGHT_HIP][0] != points[LEFT_HIP][0]) | (points[RIGHT_HIP][1] != points[LEFT_HIP][1])
 
 
 def arm_shapes(points: Any, joints: tuple[int, ...], pixel: Any, where: Any) -> Iterator[Shape]:
-    """Shapes over an arm's pixels in S_a. where: chooses between two values by a third."""
+    """Yield the shapes over an arm's pixels in S_a; `where` chooses between two values, like tf.where."""
     seen = _seen(points)
     before, has_before = points[joints[0]], seen[joints[0]]
     for joint in joints[1:]:
@@ -62,7 +62,7 @@ def arm_shapes(points: Any, joints: tuple[int, ...], pixel: Any, where: Any) -> 
 
 
 def figure(points: Any, pixel: Any) -> Iterator[Shape]:
-    """Shapes of what is grey in I_a."""
+    """Yield the shapes of the grey part of I_a."""
     seen = _seen(points)
     right, left = points[RIGHT_SHOULDER], points[LEFT_SHOULDER]
     middle = (points[RIGHT_HIP] + points[LEFT_HIP]) / 2
@@ -88,7 +88,7 @@ def _seen(points: Any) -> list:
 
 
 def agnostic_in_graph(parse: tf.Tensor, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `person_drawn.agnostic`, in TensorFlow's operations, but for single pixels at corners.
+    """Compute `person_drawn.agnostic` with TensorFlow's operations, except for single pixels at corners.
 
     points: [18, 3].
     """
@@ -107,7 +107,7 @@ def _is(parse: tf.Tensor, labels: tuple[int, ...]) -> tf.Tensor:
 
 
 def _filled(shapes: Iterator[Shape], size: tf.Tensor) -> tf.Tensor:
-    """bool [h, w]: the pixels of any shape. Each fills of a row what lies between a first and a last one."""
+    """Return the pixels of all shapes, bool [h, w]; a shape fills each row between a first and a last pixel."""
     by_kind: dict[str, list[Shape]] = {kind: [] for kind in ('line', 'polygon', 'ellipse', 'box')}
     for shape in shapes:
         by_kind[shape.kind].append(shape)
@@ -125,8 +125,10 @@ def _filled(shapes: Iterator[Shape], size: tf.Tensor) -> tf.Tensor:
 
 
 def _rows(kind: str, shapes: list[Shape], y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first and last pixels [n, h] of shapes of one kind in rows y [h], rounded as Pillow does; first > last where
-    there are none."""
+    """Return the first and last pixels [n, h] of shapes of one kind in rows y [h], rounded as Pillow does.
+
+    Where a shape has none, first > last.
+    """
     points = tf.stack([tf.stack(shape.points) for shape in shapes])  # [n, points, 2]
     if kind in ('line', 'polygon'):
         corners = _whole(points)
@@ -144,12 +146,12 @@ def _rows(kind: str, shapes: list[Shape], y: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
 
 def _whole(at: tf.Tensor) -> tf.Tensor:
-    """Coordinates cut off to whole numbers."""
+    """Truncate coordinates to whole numbers."""
     return tf.cast(tf.cast(at, tf.int32), tf.float64)
 
 
 def _thick(a: tf.Tensor, b: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The corners [n, 4, 2] of lines from a to b [n, 2], their sides rounded apart as Pillow rounds them."""
+    """Return the corners [n, 4, 2] of lines from a to b [n, 2], each side rounded as Pillow rounds it."""
     d, half = b - a, (width - 1) / 2
     length = tf.norm(d, axis=1, keepdims=True)
     less, more = (tf.math.divide_no_nan(each, length) * d for each in (_halves_down(half), _halves_up(half)))
@@ -159,17 +161,17 @@ def _thick(a: tf.Tensor, b: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def _halves_up(x: tf.Tensor) -> tf.Tensor:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest whole number, halves away from zero."""
     return tf.sign(x) * tf.floor(tf.abs(x) + 0.5)
 
 
 def _halves_down(x: tf.Tensor) -> tf.Tensor:
-    """To the nearest whole number, halves towards zero."""
+    """Round to the nearest whole number, halves towards zero."""
     return tf.sign(x) * tf.math.ceil(tf.abs(x) - 0.5)
 
 
 def _polygons(corners: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Polygons of whole corners [n, 4, 2]: in each row from crossing to crossing, [n, intervals, h].
+    """Fill polygons of whole corners [n, 4, 2], in each row from crossing to crossing: [n, intervals, h].
 
     At its last row an edge counts twice, so that the next one's crossing is not missed. A level edge is drawn itself.
     """
@@ -189,20 +191,23 @@ def _polygons(corners: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _boxes(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rectangles from corner to corner, [n, 2, 1] each."""
+    """Fill rectangles from corner to corner, [n, 2, 1] each."""
     inside = (y >= low[:, 1]) & (y <= high[:, 1])
     return tf.where(inside, low[:, 0], np.inf), tf.where(inside, high[:, 0], 0)
 
 
 def _ellipses(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ellipses in boxes of whole corners, in half pixels from their centres, by Bresenham's choice: a row ends at the
-    largest x that is nearer to the curve than x - 2, or for which this row is nearer than the row before."""
+    """Fill ellipses in boxes of whole corners, in half pixels from their centres, by Bresenham's choice.
+
+    A row ends at the largest x that is nearer to the curve than x - 2, or for which this row is nearer than the row
+    before.
+    """
     a, b = tf.unstack(high - low, axis=1)
     v = tf.abs(2 * (y - low[:, 1]) - b)
     inward, odd = tf.maximum(v - 2, 0), tf.math.floormod(a, 2)
 
     def squared(square):
-        """x^2 of the curve at v^2."""
+        """Return x^2 of the curve at v^2."""
         return tf.math.divide_no_nan(a * a * (b * b - square), b * b)
     near = 1 + tf.sqrt(tf.maximum(tf.floor(squared(v * v) - 1), 0))
     below = tf.sqrt(tf.maximum(tf.math.ceil(squared((v * v + inward * inward) / 2)) - 1, 0))

@@ -1,4 +1,4 @@
-"""Tops for made people: how one is cut, laid flat on a white ground, and put on a body.
+"""Tops for generated people: cut, laid flat on a white ground, and put on a body.
 
 A cut is a plan in body coordinates: the unit is a head's height, the origin is between the shoulders, x goes right and
 y down. Lying flat and being worn are two figures (where the torso goes, and where the arms do) of the same plan, so
@@ -28,6 +28,7 @@ FINE = 4  # an edge is drawn at four times the size
 INK = np.array([(240, 240, 236), (32, 34, 40), (196, 44, 52), (28, 62, 128), (232, 176, 44), (46, 112, 74),
                 (222, 120, 148), (116, 176, 214), (120, 74, 150), (232, 112, 56), (128, 130, 136), (108, 72, 52),
                 (40, 150, 150), (206, 190, 158)])
+PATTERNS = {'plain': .3, 'stripes': .25, 'checks': .15, 'dots': .15, 'block': .15}  # and how probable each is
 WORDS = 'TF', 'HI', 'OK', '42', 'A', 'YES', 'B7', 'RUN', 'ART', 'K', 'SUN', '88', 'ZOO', 'E=m'
 _A = np.linspace(0, 2 * np.pi, 120, endpoint=False)
 _RAY = np.stack([np.sin(_A), -np.cos(_A)], 1)
@@ -43,7 +44,7 @@ EMBLEMS: dict[str, list[np.ndarray]] = {  # polygons about 0, 0, from -1 to 1
 
 
 def curve(points: Points, closed: bool = False, steps: int = 8) -> np.ndarray:
-    """A smooth line through points, by Catmull and Rom: [steps * n + …, 2]."""
+    """Return a smooth line through points, by Catmull and Rom: [steps * n + …, 2]."""
     p = np.asarray(points, float)
     ends = (p[-1:], p[:2]) if closed else (2 * p[:1] - p[1:2], 2 * p[-1:] - p[-2:-1])
     q = np.concatenate([ends[0], p, ends[1]])
@@ -54,18 +55,18 @@ def curve(points: Points, closed: bool = False, steps: int = 8) -> np.ndarray:
 
 
 def mirror(points: Points) -> np.ndarray:
-    """A symmetric line or outline from its right half; points in the middle are there once."""
+    """Complete a symmetric line or outline from its right half, without repeating points in the middle."""
     half = np.asarray(points, float)
     return np.concatenate([half, half[half[:, 0] != 0][::-1] * (-1, 1)])
 
 
 def strip(left: Points, right: Points) -> list[np.ndarray]:
-    """The quadrilaterals between two lines of [n, 2]; unlike one outline it may bend back on itself."""
+    """Return the quadrilaterals between two lines [n, 2]; unlike one outline, they may overlap."""
     return list(np.stack([left[:-1], left[1:], right[1:], right[:-1]], 1))
 
 
 def turned(points: Points, degrees: float) -> np.ndarray:
-    """Points turned about the origin, clockwise on the picture."""
+    """Turn points about the origin, clockwise in the image."""
     c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return np.asarray(points, float) @ np.array([[c, s], [-s, c]])
 
@@ -83,28 +84,28 @@ class Limb:
         self.side = side
 
     def at(self, s: Points, t: Points) -> np.ndarray:
-        """Points at the fraction `s` of the way from a to c (c is 1) and `t` of the line's units off to the outside."""
+        """Return points at the fraction `s` of the way from a to c, `t` of the line's units to the outside."""
         s, t = np.broadcast_arrays(np.atleast_1d(s).astype(float), t)
         ahead = np.interp(s + .02, self.s, self.line) - np.interp(s - .02, self.s, self.line)
         place = np.interp(s, self.s, self.line) - 1j * self.side * t * ahead / np.abs(ahead)
         return np.stack([place.real, place.imag], -1)
 
     def tube(self, s: Points, widths: Points) -> list[np.ndarray]:
-        """The limb's outline from s[0] to s[-1], in quadrilaterals; `widths` are half ones at each of `s`."""
+        """Return the outline from s[0] to s[-1] in quadrilaterals; `widths` are half widths at `s`."""
         fine = np.linspace(s[0], s[-1], 24)
         width = np.interp(fine, s, widths)
         return strip(self.at(fine, width), self.at(fine, -width))
 
 
 class Figure(NamedTuple):
-    """Where body coordinates come to lie in a picture, in `Frame`'s units; `unit` is a head's height there."""
+    """A map of body coordinates to an image, in `Frame`'s units; `unit` is a head's height there."""
     torso: Callable[[Points], np.ndarray]
     arms: dict[int, Limb]
     unit: float
 
 
 class Part(NamedTuple):
-    """A piece of a top in one figure; in another figure it has as many points, in the same order."""
+    """A piece of a top in one figure; in any figure it has the same points in the same order."""
     shapes: list[np.ndarray]  # polygons whose union it is
     controls: np.ndarray      # points the splines carry over exactly
     hems: list[np.ndarray]    # lines to be trimmed
@@ -124,7 +125,7 @@ class Cut:
 
     @classmethod
     def drawn(cls, draw: Draw) -> 'Cut':
-        """A cut by chance."""
+        """Draw a random cut."""
         sleeve = draw.choice([0, draw.uniform(.24, .4), draw.uniform(.6, .75), draw.uniform(.93, 1)],
                              p=[.2, .35, .1, .35])
         neckline = str(draw.choice(['round', 'v', 'square', 'boat']))
@@ -137,12 +138,12 @@ class Cut:
                    length=draw.uniform(1.7, 2.45))
 
     def parts(self, figure: Figure) -> list[Part]:
-        """The torso and the sleeves, in the order they lie on one another."""
+        """Return the torso and the sleeves, from back to front."""
         arms = [self._sleeve(figure, side) for side in (RIGHT, LEFT)] if self.sleeve else []
         return [self._torso(figure), *arms]
 
     def _seam(self, side: int) -> np.ndarray:
-        """The armhole, from the shoulder down: [3, 2]."""
+        """Return the armhole, from the shoulder down: [3, 2]."""
         pit = .65 + self.ease
         return np.array([(self.shoulder, .12 - .12 * (.84 - self.shoulder)),
                          (min(pit, self.shoulder) - .06, .45), (pit, .76)]) * (side, 1)
@@ -183,7 +184,7 @@ class Cut:
 
 
 def spline(source: Points, target: Points) -> Callable[[Points], np.ndarray]:
-    """The thin-plate spline that takes each of the `source` points to its `target`."""
+    """Return the thin-plate spline that maps each of the `source` points to its `target`."""
     def basis(points: np.ndarray) -> np.ndarray:
         square = (points[:, :1] - source[:, 0]) ** 2 + (points[:, 1:] - source[:, 1]) ** 2
         return np.concatenate([square * np.log(square + 1e-12), np.ones((len(points), 1)), points], 1)
@@ -195,7 +196,7 @@ def spline(source: Points, target: Points) -> Callable[[Points], np.ndarray]:
 
 
 class Frame:
-    """Pixels of a picture and its units, in which it is 1 high, 0 is its top, and x is 0 in the middle."""
+    """Pixels of an image and its units, in which it is 1 high, 0 is its top, and x is 0 in the middle."""
 
     def __init__(self, size: tuple[int, int]):
         self.height, self.width = size
@@ -203,15 +204,15 @@ class Frame:
         self.middle = np.array([self.width - 1, self.height - 1]) / 2
 
     def pixels(self, points: Points) -> np.ndarray:
-        """Units -> pixels, whose centres are at whole numbers."""
+        """Convert units to pixels, whose centres are at whole numbers."""
         return (np.asarray(points) - (0, .5)) * self.unit + self.middle
 
     def units(self, pixels: Points) -> np.ndarray:
-        """The other way."""
+        """Convert pixels to units."""
         return (pixels - self.middle) / self.unit + (0, .5)
 
     def cover(self, shapes: list[np.ndarray], margin: float = 0) -> tuple[tuple[slice, slice], np.ndarray]:
-        """The window of the picture that polygons are in, with a margin, and the fraction of each pixel they cover."""
+        """Return the window around polygons, with a margin, and the fraction of each of its pixels they cover."""
         every, more = self.pixels(np.concatenate(shapes)), 1 + int(margin * self.unit)
         x0, y0 = np.clip(np.floor(every.min(0)).astype(int) - more, 0, (self.width - 1, self.height - 1))
         x1, y1 = np.clip(np.ceil(every.max(0)).astype(int) + more, (x0, y0), (self.width - 1, self.height - 1)) + 1
@@ -226,7 +227,7 @@ class Frame:
 
 @dataclasses.dataclass(frozen=True)
 class Fabric:
-    """What a top is made of; lengths in units of the flat picture, but `yoke` and `size` in heads."""
+    """The fabric of a top; lengths are in units of the flat image, `yoke` and `size` in heads."""
     kind: str
     colours: np.ndarray  # ground, pattern, and what is printed on it
     period: float
@@ -240,25 +241,25 @@ class Fabric:
 
     @classmethod
     def drawn(cls, draw: Draw) -> 'Fabric':
-        """A fabric by chance."""
+        """Draw a random fabric."""
         colours: list[np.ndarray] = []
         for _ in range(3):
             colours.append(draw.choice([ink for ink in INK if all(abs(ink - other).sum() > 160 for other in colours)]))
         emblems = [*WORDS, *EMBLEMS]
-        return cls(str(draw.choice(['plain', 'stripes', 'checks', 'dots', 'block'], p=[.3, .25, .15, .15, .15])),
+        return cls(str(draw.choice(list(PATTERNS), p=list(PATTERNS.values()))),
                    np.array(colours, np.float32), draw.uniform(.05, .13), draw.uniform(.3, .6),
                    np.radians(draw.choice([0, 90, 45, -45], p=[.2, .5, .15, .15])), draw.uniform(.7, 1.2),
                    draw.random() < .2, emblems[draw.integers(len(emblems))] if draw.random() < .7 else '',
                    draw.uniform(.28, .48), draw.choice([0, draw.uniform(.02, .035)]))
 
     def torso(self, frame: Frame, grid: np.ndarray, flat: Figure) -> np.ndarray:
-        """Colours [h, w, 3] at places in the flat picture [h, w, 2]."""
+        """Return the colours [h, w, 3] at positions in the flat image [h, w, 2]."""
         if self.kind != 'block':
             return self._mixed(self._pattern(frame, grid))
         return self._mixed(_edge(frame, grid[..., 1] - flat.torso([(0, self.yoke)])[0, 1]))
 
     def sleeve(self, frame: Frame, grid: np.ndarray) -> np.ndarray:
-        """The same on a sleeve that goes straight down from 0, 0."""
+        """Return the colours of a sleeve that goes straight down from 0, 0, likewise."""
         return self._mixed(np.ones(grid.shape[:2]) if self.raglan else self._pattern(frame, grid))
 
     def _mixed(self, share: np.ndarray) -> np.ndarray:
@@ -279,14 +280,14 @@ class Fabric:
         return np.zeros_like(x)
 
     def trim(self, frame: Frame, texture: np.ndarray, parts: list[Part]) -> None:
-        """Paints the hems."""
+        """Paint the hems."""
         alpha = np.zeros(texture.shape[:2], np.uint8)  # OpenCV smooths edges on bytes only
         lines = [np.round(frame.pixels(hem) * 16).astype(np.int32) for part in parts for hem in part.hems]
         cv2.polylines(alpha, lines, False, 255, max(1, round(2 * (self.hem or .006) * frame.unit)), cv2.LINE_AA, 4)
         _ink(texture, alpha / np.float32(255), self.colours[2] if self.hem else .8 * self.colours[0])
 
     def stamp(self, frame: Frame, texture: np.ndarray, at: Points, unit: float) -> None:
-        """Prints an emblem or a word around a place."""
+        """Print an emblem or a word around a position."""
         if self.emblem in EMBLEMS:
             window, alpha = frame.cover([at + self.size * unit * shape for shape in EMBLEMS[self.emblem]])
             _ink(texture[window], alpha, self.colours[2])
@@ -313,10 +314,11 @@ class Garment(NamedTuple):
     flat: Figure
     texture: np.ndarray  # [height, width, 3], float32 levels 0 to 255, beyond the top's edges too
     mask: np.ndarray     # [height, width], the fraction of each pixel that is the top
+    pattern: str         # one of `PATTERNS`
 
 
 def lay_flat(draw: Draw, frame: Frame) -> Garment:
-    """A top by chance, laid flat; the draws do not depend on the picture's size."""
+    """Draw a random top, laid flat; the draws do not depend on the image's size."""
     cut, fabric, turn, fill = Cut.drawn(draw), Fabric.drawn(draw), draw.uniform(-3, 3), draw.uniform(.84, .95)
     spread = draw.uniform(17, 24) + 35 * cut.flare + 25 * cut.ease if cut.sleeve > .5 else draw.uniform(35, 60)
     plan = np.concatenate([shape for part in cut.parts(_flat(np.zeros(2), 1, turn, spread)) for shape in part.shapes])
@@ -334,11 +336,11 @@ def lay_flat(draw: Draw, frame: Frame) -> Garment:
         mask[window] = np.maximum(mask[window], alpha)
     fabric.trim(frame, texture, parts)
     fabric.stamp(frame, texture, flat.torso([(0, max(.95, cut.neck[1] + fabric.size + .05))])[0], flat.unit)
-    return Garment(cut, flat, texture, mask)
+    return Garment(cut, flat, texture, mask, fabric.kind)
 
 
 def _flat(middle: np.ndarray, scale: float, turn: float, spread: float) -> Figure:
-    """A top on a table: wider than on the body, for there is nothing in it."""
+    """Return the figure of a top on a table: wider than on the body, since it is empty."""
     def torso(points: Points) -> np.ndarray:
         points = np.asarray(points, float)
         wide = 1 + .1 * np.clip(points[:, 1:], 0, .7)

@@ -1,31 +1,30 @@
-"""People for demonstrations of try-on that must not download anything, in VITON-HD's published layout.
+"""Generated people for demonstrations of try-on without a download, in VITON-HD's published layout.
 
-Each is drawn by chance: skin, hair and face, a body and its pose, trousers, shorts or a skirt, and a patterned top. The
+Each is drawn at random: skin, hair and face, a body and its pose, trousers, shorts or a skirt, and a patterned top. The
 top is also laid flat; the one worn is the same texture under known thin-plate splines (see sample_garments), so the two
 are a true pair. Forearms, hands and hair hide part of it as on a photograph, and the parse map is drawn together with
 the picture.
 """
+import itertools
 import json
 import os
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from data_prep import UserError
+from data_prep.people.sample_bodies import POSES, Body, build
 from data_prep.people.sample_garments import (
-    ARM_LENGTH,
     ELBOW,
     LEFT,
+    PATTERNS,
     RIGHT,
-    SHOULDER,
     Draw,
-    Figure,
     Frame,
     Garment,
-    Limb,
     Part,
     Points,
     curve,
@@ -52,13 +51,10 @@ GROUNDS = np.array([(236, 236, 238), (228, 232, 238), (240, 234, 226), (224, 232
 BOTTOMS = np.array([(46, 62, 96), (84, 112, 156), (38, 38, 42), (188, 168, 134), (96, 96, 100), (112, 74, 58),
                     (70, 84, 66), (128, 42, 54)])
 STYLES = 'short', 'bob', 'bangs', 'long', 'long', 'bun', 'tail', 'curly'
-POSES = {  # chance, degrees of the upper arm from straight down and out, degrees the forearm goes on from there
-    'side': (.34, (9, 20), (-16, 6)), 'out': (.14, (28, 60), (-25, 20)), 'hip': (.14, (40, 54), (-98, -82)),
-    'front': (.2, (10, 20), (-108, -76)), 'raised': (.1, (115, 150), (15, 60)), 'wave': (.08, (48, 70), (80, 105))}
 
 
 class Person(NamedTuple):
-    """A person and the top; `flow` and `light` say how the one worn comes of the one laid flat."""
+    """A person and the top; `flow` and `light` map the flat top to the worn one."""
     image: np.ndarray       # uint8 [height, width, 3]
     parse: np.ndarray       # uint8 [height, width], labels of LIP and CIHP
     points: np.ndarray      # [25, 3], x, y, confidence of BODY_25; zero where hidden or cut off
@@ -66,10 +62,18 @@ class Person(NamedTuple):
     cloth_mask: np.ndarray  # uint8 [height, width], 0 or 255
     flow: np.ndarray        # [height, width, 2], where in `cloth` a pixel of the top comes from, x, y; elsewhere NaN
     light: np.ndarray       # [height, width], what the colours are multiplied with
+    pattern: str            # of the top, one of `PATTERNS`
+    poses: frozenset[str]   # of the arms, of `POSES`
+
+    def group(self, held_out: Sequence[str]) -> str:
+        """Return which of pattern and pose is among those held out from training, in one word."""
+        return '+'.join(name for name, own in (('pattern', {self.pattern}), ('pose', self.poses))
+                        if own & {*held_out}) or 'seen'
 
 
-def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (256, 192), seed: int = 1) -> list[str]:
-    """Writes people as VITON-HD publishes them; the same bytes every time.
+def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (256, 192), seed: int = 1,
+                 held_out: Sequence[str] = ()) -> list[str]:
+    """Write people as VITON-HD publishes them; the same bytes every time.
 
     Below `train` and `test` are `image`, `cloth`, `cloth-mask`, `image-parse` and `openpose-json`. A person and the top
     worn have the same name. `train_pairs.txt` lists each with that top; `test_pairs.txt` lists each with another's.
@@ -80,6 +84,7 @@ def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (25
       test: how many other people to test with.
       size: height and width of all pictures.
       seed: another seed draws other people.
+      held_out: patterns and poses that no person to train with has; `test_pairs.txt` then names each person's group.
 
     Returns:
       The paths of the two lists of pairs.
@@ -90,19 +95,26 @@ def write_people(folder: str, train: int, test: int, size: tuple[int, int] = (25
     if test == 1 or not 0 <= train <= FIRST_TEST or test < 0:
         raise UserError(f'data.samples_count: {train} people to train with and {test} to test with cannot be made; '
                         f'train with 0 to {FIRST_TEST}, and test with none or with 2 or more.')
+    if unknown := {*held_out} - {*PATTERNS, *POSES}:
+        raise UserError(f'data.samples_held_out: there is no pattern or pose {min(unknown)}. Choose among '
+                        f'{", ".join([*PATTERNS, *POSES])}.')
     lists = []
-    for split, numbers in ('train', range(train)), ('test', range(FIRST_TEST, FIRST_TEST + test)):
-        names = [f'{number:05}_00' for number in numbers]
-        for number, name in zip(numbers, names):
-            for path, content in _files(name, make_person(seed, number, size)).items():
+    for split, first, count in ('train', 0, train), ('test', FIRST_TEST, test):
+        everyone = ((f'{number:05}_00', make_person(seed, number, size)) for number in itertools.count(first))
+        wanted = (each for each in everyone if split == 'test' or each[1].group(held_out) == 'seen')
+        groups: dict[str, str] = {}
+        for name, person in itertools.islice(wanted, count):
+            groups[name] = f' {person.group(held_out)}' if held_out and split == 'test' else ''
+            for path, content in _files(name, person).items():
                 path = os.path.join(folder, split, path)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, 'wb') as file:
                     file.write(content)
+        names = [*groups]
         tops = names if split == 'train' else names[1:] + names[:1]
         lists.append(os.path.join(folder, *FILES[split]))
         with open(lists[-1], 'w', encoding='ascii') as pairs:
-            pairs.writelines(f'{name}.jpg {top}.jpg\n' for name, top in zip(names, tops))
+            pairs.writelines(f'{name}.jpg {top}.jpg{groups[name]}\n' for name, top in zip(names, tops))
     return lists
 
 
@@ -119,7 +131,7 @@ def _jpeg(picture: np.ndarray) -> bytes:
 
 
 def _png(indices: np.ndarray) -> bytes:
-    """A PNG with a palette, which OpenCV cannot write."""
+    """Encode a PNG with a palette, which OpenCV cannot write."""
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack('>I', len(content)) + kind + content + struct.pack('>I', zlib.crc32(kind + content))
     height, width = indices.shape
@@ -130,9 +142,9 @@ def _png(indices: np.ndarray) -> bytes:
 
 
 def make_person(seed: int, number: int, size: tuple[int, int]) -> Person:
-    """Draws one person; the same at every size but for the pixels."""
+    """Draw one person, alike at every size."""
     draw = np.random.default_rng([seed, number])
-    garment, body = lay_flat(draw, Frame(size)), _body(draw)
+    garment, body = lay_flat(draw, Frame(size)), build(draw)
     skin, hair, style = SKINS[draw.integers(len(SKINS))], HAIRS[draw.integers(len(HAIRS))], str(draw.choice(STYLES))
     length, folds, sleeve = draw.uniform(.5, 1.2), draw.normal(0, .035, (9, 7)), garment.cut.sleeve
     canvas = _Canvas(size, draw.choice(GROUNDS))
@@ -157,11 +169,12 @@ def make_person(seed: int, number: int, size: tuple[int, int]) -> Person:
     image = np.clip(canvas.colour * canvas.light[..., None], 0, 255)
     cloth = 255 + (garment.texture - 255) * garment.mask[..., None]
     return Person(image.round().astype(np.uint8), canvas.parse, _points(canvas, draw, body, face),
-                  cloth.round().astype(np.uint8), np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light)
+                  cloth.round().astype(np.uint8), np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light,
+                  garment.pattern, body.poses)
 
 
 class _Canvas(Frame):
-    """A picture that is painted from back to front, with its parse map."""
+    """An image, painted from back to front, with its parse map."""
 
     def __init__(self, size: tuple[int, int], ground: np.ndarray):
         super().__init__(size)
@@ -172,7 +185,7 @@ class _Canvas(Frame):
 
     def paint(self, shapes: list[np.ndarray], colour: np.ndarray, label: int | None = None, *, rim: float = .3,
               shadow: float = 0, behind: np.ndarray | None = None) -> None:
-        """Paints polygons, `behind` what covers a part of them; without a label they are a detail of what is there."""
+        """Paint polygons, `behind` what covers part of them; without a label the parse does not change."""
         window, alpha = self.cover(shapes, .06 if shadow else .02)
         if label is not None:
             seen = alpha if behind is None else alpha * (1 - behind[window])
@@ -182,7 +195,7 @@ class _Canvas(Frame):
         self.colour[window] += (colour - self.colour[window]) * alpha[..., None]
 
     def wear(self, garment: Garment, flat: Part, worn: Part) -> np.ndarray:
-        """Puts a part of a top on; how much of each pixel it covers."""
+        """Put a part of a top on; return the fraction of each pixel it covers."""
         window, alpha = self.cover(worn.shapes, .06)
         places = np.argwhere(alpha)[:, ::-1] + (window[1].start, window[0].start)
         flow = np.zeros((*alpha.shape, 2), np.float32)
@@ -197,48 +210,12 @@ class _Canvas(Frame):
         return cover
 
     def _shade(self, window: tuple, alpha: np.ndarray, seen: np.ndarray, rim: float, shadow: float) -> None:
-        """Darkens the rim of a shape, and what lies behind it."""
+        """Darken the rim of a shape, and what lies behind it."""
         light = self.light[window]
         if shadow:
             light = light * (1 - shadow * cv2.GaussianBlur(alpha, (0, 0), .018 * self.unit))
         inner = 1 - rim * (1 - cv2.GaussianBlur(alpha, (0, 0), .012 * self.unit))
         self.light[window] = light + (inner - light) * seen
-
-
-class _Body(NamedTuple):
-    """Where a person's parts are in the picture."""
-    figure: Figure
-    head: Callable[[Points], np.ndarray]  # of coordinates in heads: the chin is at 0, .5, the ears are at +-.38, 0
-    legs: dict[int, Limb]
-
-
-def _body(draw: Draw) -> _Body:
-    u = draw.uniform(.185, .22) if draw.random() < .9 else draw.uniform(.13, .16)
-    middle = np.array([draw.uniform(-.05, .05), draw.uniform(.05, .1) + 1.4 * u])
-    lean, turn, sway, tilt = draw.normal(size=4) * (2.5, .05, .05, .04)
-    wide, waist = draw.uniform(.88, 1.12, 2)
-
-    def torso(points: Points) -> np.ndarray:
-        x, y = np.asarray(points, float).T
-        down = np.clip(y / 1.3, 0, 1)
-        across = x * wide * (1 + (waist - 1) * down) + turn * np.exp(-2 * x ** 2) + sway * np.clip(y, 0, 2) ** 2 / 2
-        return middle + u * turned(np.stack([across, y + tilt * x * (1 - down)], 1), lean)
-
-    def on(start: np.ndarray, length: float, degrees: float) -> np.ndarray:
-        return start + u * turned([(0, length)], degrees)[0]
-    arms, legs, chances = {}, {}, [chance for chance, _, _ in POSES.values()]
-    for side in (RIGHT, LEFT):
-        _, upper, fore = POSES[str(draw.choice(list(POSES), p=chances))]
-        shoulder, hip = torso([SHOULDER * (side, 1), (side * .36, 1.9)])
-        angle, length = draw.uniform(*upper), ARM_LENGTH * draw.uniform(.94, 1.04)
-        elbow = on(shoulder, ELBOW * length, lean - side * angle)
-        wrist = on(elbow, (1 - ELBOW) * length, lean - side * (angle + draw.uniform(*fore)))
-        arms[side] = Limb(shoulder, elbow, wrist, side)
-        knee = on(hip, 1.65, -side * draw.uniform(0, 7))
-        legs[side] = Limb(hip, knee, on(knee, 1.55, -side * draw.uniform(-4, 4)), side)
-    nod = lean + draw.normal(0, 4)
-    centre = on(torso([(0, 0)])[0], -.87, nod)
-    return _Body(Figure(torso, arms, u), lambda points: centre + u * turned(points, nod), legs)
 
 
 def _discs(places: Points, rx: float, ry: float) -> list[np.ndarray]:
@@ -248,13 +225,13 @@ def _discs(places: Points, rx: float, ry: float) -> list[np.ndarray]:
 
 
 def _line(points: Points, width: float) -> list[np.ndarray]:
-    """A smooth line of a certain width from side to side, and less from top to bottom."""
+    """Return a smooth line, `width` wide where it is vertical and a third less where it is level."""
     line = curve(points)
     return strip(line - (width / 2, width / 3), line + (width / 2, width / 3))
 
 
-def _lower_body(canvas: _Canvas, draw: Draw, body: _Body, skin: np.ndarray) -> None:
-    """Legs, shoes, and trousers, shorts or a skirt."""
+def _lower_body(canvas: _Canvas, draw: Draw, body: Body, skin: np.ndarray) -> None:
+    """Paint legs, shoes, and trousers, shorts or a skirt."""
     u, torso = body.figure.unit, body.figure.torso
     colour, shoe = draw.choice(BOTTOMS, 2)
     kind, loose = str(draw.choice(['trousers', 'shorts', 'skirt'], p=[.55, .15, .3])), draw.uniform(.95, 1.3)
@@ -279,9 +256,9 @@ def _lower_body(canvas: _Canvas, draw: Draw, body: _Body, skin: np.ndarray) -> N
     canvas.paint(_line(torso([(0, 1.5), (.02, 2.15)]), .025 * u), .75 * colour)
 
 
-def _arm(canvas: _Canvas, body: _Body, side: int, skin: np.ndarray, sleeve: float, spread: float,
+def _arm(canvas: _Canvas, body: Body, side: int, skin: np.ndarray, sleeve: float, spread: float,
          behind: np.ndarray | None = None) -> None:
-    """What of an arm no sleeve covers, with the hand; the upper arm goes `behind` a top that has none."""
+    """Paint the bare part of an arm, with the hand; the upper arm goes `behind` a sleeveless top."""
     u, arm = body.figure.unit, body.figure.arms[side]
     thumb = 1 if arm.at(1, 0)[0, 1] < arm.at(ELBOW, 0)[0, 1] else -1  # towards the head when the hand is up
     palm = curve([(-.05, .11), (.08, .14), (.24, .165), (.3, .1), (.3, -.1), (.24, -.165), (.08, -.14), (-.05, -.11)],
@@ -304,8 +281,8 @@ def _arm(canvas: _Canvas, body: _Body, side: int, skin: np.ndarray, sleeve: floa
     canvas.paint(shapes, skin, ARM[side], shadow=.25, behind=behind)
 
 
-def _face(canvas: _Canvas, draw: Draw, body: _Body, skin: np.ndarray, hair: np.ndarray) -> np.ndarray:
-    """The places of nose, right eye, left eye, right ear and left ear: [5, 2]."""
+def _face(canvas: _Canvas, draw: Draw, body: Body, skin: np.ndarray, hair: np.ndarray) -> np.ndarray:
+    """Paint the face; return nose, right eye, left eye, right ear and left ear, [5, 2]."""
     yaw, jaw, smile, iris = draw.uniform(-.05, .05), draw.uniform(.9, 1.1), draw.uniform(.05, .09), draw.choice(EYES)
     outline = mirror([(0, -.5), (.25, -.45), (.37, -.22), (.38, .04), (.33 * jaw, .27), (.18 * jaw, .44), (0, .5)])
     ears, eyes, white = np.array([(-.385, .04), (.385, .04)]), np.array([(yaw - .155, .03), (yaw + .155, .03)]), 250
@@ -329,7 +306,7 @@ def _face(canvas: _Canvas, draw: Draw, body: _Body, skin: np.ndarray, hair: np.n
     return body.head([(yaw * 1.7, .14), *eyes, *ears])
 
 
-def _back_hair(canvas: _Canvas, body: _Body, hair: np.ndarray, style: str, length: float) -> None:
+def _back_hair(canvas: _Canvas, body: Body, hair: np.ndarray, style: str, length: float) -> None:
     head, torso, u = body.head, body.figure.torso, body.figure.unit
     shapes = [head(curve(mirror([(0, -.58), (.4, -.42), (.46, 0), (.36, .2), (0, .25)]), True))]
     if style in ('bob', 'bangs'):
@@ -346,8 +323,8 @@ def _back_hair(canvas: _Canvas, body: _Body, hair: np.ndarray, style: str, lengt
     canvas.paint(shapes, hair, HAIR, shadow=.1)
 
 
-def _front_hair(canvas: _Canvas, draw: Draw, body: _Body, hair: np.ndarray, style: str, length: float) -> None:
-    """What frames the face, and long hair that falls in front of the shoulders."""
+def _front_hair(canvas: _Canvas, draw: Draw, body: Body, hair: np.ndarray, style: str, length: float) -> None:
+    """Paint the hair around the face, and long hair in front of the shoulders."""
     full, parting, low = .12 if style == 'curly' else .05, draw.uniform(-.2, .2), draw.uniform(-.31, -.21)
     dome = [(-.39, .02), (-.4 - full, -.2), (-.3 - full / 2, -.48), (0, -.53 - full), (.3 + full / 2, -.48),
             (.4 + full, -.2), (.39, .02)]
@@ -365,8 +342,8 @@ def _front_hair(canvas: _Canvas, draw: Draw, body: _Body, hair: np.ndarray, styl
         canvas.paint(strip(*edges), hair, HAIR, shadow=.2)
 
 
-def _points(canvas: _Canvas, draw: Draw, body: _Body, face: np.ndarray) -> np.ndarray:
-    """BODY_25: a point is there when the pixel it falls on is of a part it can be seen on."""
+def _points(canvas: _Canvas, draw: Draw, body: Body, face: np.ndarray) -> np.ndarray:
+    """Return BODY_25's points; one is found if its pixel belongs to a part it can be seen on."""
     below, torso = {PANTS, SKIRT}, body.figure.torso
     nose, *others = [(place, {FACE}) for place in face]
     arms, legs, feet = {}, {}, {}

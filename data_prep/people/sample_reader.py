@@ -1,4 +1,4 @@
-"""A try-on sample from its files: each is checked, and what can be known before training is worked out once."""
+"""Make a try-on sample from its files: check each, and compute once what does not depend on training."""
 import json
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ _LEAST_PERSON = 0.01  # of a picture
 
 
 class Sample(NamedTuple):
-    """A sample as it is stored: encoded pictures. Of labels they are PNG in grey levels, of masks with 0 and 255.
+    """A sample as it is stored: encoded images; PNG of grey levels for labels, of 0 and 255 for masks.
 
     Attributes:
       image, cloth: as they came.
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 
 def sample(files: dict[str, File], padding: float, max_pixels: int, rules: str = 'paper') -> Sample:
-    """Makes a sample of files that fit together.
+    """Make a sample of files that fit together.
 
     Args:
       files: as `pairs_files.read` gives them.
@@ -77,11 +77,12 @@ def sample(files: dict[str, File], padding: float, max_pixels: int, rules: str =
                   points.numpy(), height, width, 'pose' not in files)
 
 
-def example(sample: Sample, person: str, garment: str, worn: bool) -> bytes:
-    """A sample as a serialized tf.Example."""
+def example(sample: Sample, person: str, garment: str, worn: bool, group: str = '') -> bytes:
+    """Serialize a sample as a tf.Example."""
     values = sample._asdict()
     texts = {name: value for name, value in values.items() if isinstance(value, bytes)}
-    texts |= {'person': person.encode(), 'garment': garment.encode(), 'kind': b'paired' if worn else b'unpaired'}
+    texts |= {'person': person.encode(), 'garment': garment.encode(), 'kind': b'paired' if worn else b'unpaired',
+              'group': group.encode()}
     feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text])) for name, text in texts.items()}
     feature |= {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
                 for name, number in (('height', sample.height), ('width', sample.width), ('worn', int(worn)))}
@@ -90,7 +91,7 @@ def example(sample: Sample, person: str, garment: str, worn: bool) -> bytes:
 
 
 def _size(files: dict[str, File], max_pixels: int) -> tuple[int, int]:
-    """Height and width, on which all pictures agree. Nothing is decoded for it."""
+    """Return the height and width of all images, without decoding them."""
     sizes = {}
     for key, file in files.items():
         if key == 'keypoints':
@@ -116,7 +117,7 @@ def _decoded(file: File, how=augmentation.decoded) -> Any:
 
 
 def _cloth_mask(files: dict[str, File]) -> bytes:
-    """The mask as a PNG, if it is one and this garment's."""
+    """Return the mask as a PNG, if it is one and this garment's."""
     file, cloth = files['cloth_mask'], _decoded(files['cloth']).numpy()
     levels = _decoded(file, lambda encoded: tf.io.decode_jpeg(encoded, 1)).numpy()  # reads PNG as well
     between = np.mean((levels >= _BLACK) & (levels < _WHITE))
@@ -148,7 +149,7 @@ def _frame(pixels: np.ndarray) -> np.ndarray:
 
 
 def _of_a_person(file: File, alone: bool) -> bytes:
-    """The file's text, which OpenPose may have written; `alone`: of one person and no more."""
+    """Return the text of a file of OpenPose; `alone`: refuse more than one person."""
     try:
         said = json.loads(file.content)
     except (ValueError, RecursionError) as error:
@@ -166,7 +167,7 @@ def _of_a_person(file: File, alone: bool) -> bytes:
 
 
 def _check_person(files: dict[str, File], labels: np.ndarray, points: np.ndarray, padding: float) -> None:
-    """Whether a parse map shows the person whose pose it is."""
+    """Check that a parse map shows the person of the pose."""
     if unknown := np.count_nonzero(labels == person.UNKNOWN):
         raise Refused(files['parse'].path, f'{unknown:,} pixels of no label that LIP has, by level, index or colour')
     if np.mean(labels > 0) < _LEAST_PERSON:
@@ -185,7 +186,7 @@ def _check_person(files: dict[str, File], labels: np.ndarray, points: np.ndarray
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.string)], autograph=False)
 def _labels_and_points(encoded: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """uint8 [h, w], and points in float32 and in float64 [18, 3]."""
+    """Return labels, uint8 [h, w], and points in float32 and in float64, [18, 3]."""
     return person.parse_map(encoded), person.keypoints(text)[0], person.keypoints(text, tf.float64)[0]
 
 

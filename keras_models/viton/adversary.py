@@ -11,7 +11,7 @@ from tensorflow import keras
 
 from keras_models.core.layers import even
 from keras_models.core.losses import row_means
-from keras_models.viton.layers import EPSILON, Convolution
+from keras_models.viton.layers import EPSILON, Convolution, of_any_size
 
 KERNEL = 4  # height and width of all convolutions
 FIRST, MOST = 64, 512  # channels of the first layer, and at most
@@ -83,7 +83,7 @@ def build(name: str, maps: int, size: list[int], spectral: bool = False, width: 
             activations.append(h)
         outputs.append(activations)
         x = tf.nn.avg_pool2d(x, 3, 2, 'SAME')  # means of the existing pixels
-    return keras.Model(inputs, tuple(outputs), name=name)  # Keras would unpack a list of one
+    return of_any_size(keras.Model(inputs, tuple(outputs), name=name))  # Keras would unpack a list of one
 
 
 def parameters(maps: int, width: float = 1.0, layers: int = 3, scales: int = 2) -> int:

@@ -5,6 +5,7 @@ parse: `S` in 7 groups (`GROUPS`); `S_div`, where the part of the upper clothing
 eighth class; and that part alone, `M_misalign`.
 """
 import dataclasses
+import functools
 import math
 import zlib
 from collections.abc import Iterator
@@ -17,12 +18,14 @@ from keras_models.core.layers import even, seed_input
 from keras_models.viton.geometry import upsample
 from keras_models.viton.layers import (
     EPSILON,
+    GAIN,
     Convolution,
     Cost,
     check_size,
     convolution_cost,
     instance_norm,
     mean_of_places,
+    of_any_size,
 )
 
 CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the previous size
@@ -62,6 +65,7 @@ class Config:
     preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
     width: float = 1.0
+    injected: int = 0  # channels of the inputs before each ResBlk but the first; 0: the paper's 16, times width
     last_classes: Literal[7, 8] = 8
     noise: bool = False
     spectral_norm: Literal['all', 'blocks'] = 'all'
@@ -69,13 +73,16 @@ class Config:
     slope: float = 0.0
     shortcut_relu: bool = True
     output_relu: bool = False
+    initial_gain: float = GAIN  # of initial weights; normalised ones learn at rates relative to it
     masked: int = MASKED
+    lambda_cGAN: float = 1.0  # weight of the adversarial loss; with 0 there is no discriminator and no L_FM
     lambda_FM: float = 10.0
     lambda_percept: float = 10.0  # weight of the perceptual loss
     feature_weights: list[float] = dataclasses.field(default_factory=lambda: [1.0] * 5)
     lambda_L1: float = 0.0
     learning_rate: float = 1e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
+    decay_updates: int = 0  # updates in which both rates fall to zero, along half a cosine; 0: they are constant
     beta_1: float = 0.0  # beta_1 of both Adam optimizers
     beta_2: float = 0.9  # beta_2 of both Adam optimizers
 
@@ -101,13 +108,18 @@ class Shape(NamedTuple):
         return self.before != self.channels
 
 
+def injected(config: Config) -> int:
+    """Return the channels of the inputs before each ResBlk but the first."""
+    return config.injected or even(INJECTED, config.width)
+
+
 def blocks(config: Config) -> Iterator[Shape]:
     """Yield figure 12's ResBlks, in order."""
     before = even(CHANNELS[0], config.width)
     for level, channels in enumerate(even(each, config.width) for each in CHANNELS):
         yield Shape(f'block_{level}', STEP // 2 ** level, before, channels, level < config.masked,
                     8 if level < MASKED else config.last_classes)
-        before = channels + even(INJECTED, config.width)
+        before = channels + injected(config)
 
 
 def noise_map(seed, batch, height: int, width: int):
@@ -150,9 +162,10 @@ class AliasNorm(keras.layers.Layer):
         super().__init__(name=site.split('/')[-1])
         spectral, self.masked, self.config = config.spectral_norm == 'all', shape.masked, config
         self.site = zlib.crc32(site.encode()) & 0x7FFFFFFF
-        self.shared = Convolution(even(HIDDEN, config.width), spectral=spectral, activation='relu', name='shared')
-        self.gamma = Convolution(channels, spectral=spectral, name='gamma')
-        self.beta = Convolution(channels, spectral=spectral, name='beta')
+        convolution = functools.partial(Convolution, spectral=spectral, gain=config.initial_gain)
+        self.shared = convolution(even(HIDDEN, config.width), activation='relu', name='shared')
+        self.gamma = convolution(channels, name='gamma')
+        self.beta = convolution(channels, name='beta')
 
     def build(self, shape):
         if self.config.noise:
@@ -162,7 +175,7 @@ class AliasNorm(keras.layers.Layer):
         """Apply eq. (5): h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
         if self.config.noise:
             with tf.control_dependencies([h]):  # otherwise all blocks' noise is made first and kept
-                noise = noise_map(seed + [self.site, 0], tf.shape(h)[0], h.shape[1], h.shape[2])
+                noise = noise_map(seed + [self.site, 0], *tf.unstack(tf.shape(h))[:3])
                 noise = tf.cast(noise, h.dtype) * self.noise_scale
             h += noise
         if self.masked:
@@ -176,6 +189,11 @@ class AliasNorm(keras.layers.Layer):
         return h + h * self.gamma(shared, training=training) + self.beta(shared, training=training)
 
 
+def cropped(h, x):
+    """Return the upper left part of h of x's height and width."""
+    return h[:, :tf.shape(x)[1], :tf.shape(x)[2]]
+
+
 class ResBlk(keras.layers.Layer):
     """ALIAS ResBlk (figure 4b): h [B, H, W, before] -> [B, H, W, channels]."""
 
@@ -186,11 +204,12 @@ class ResBlk(keras.layers.Layer):
         def norm(name, channels):
             return AliasNorm(config, shape, channels, f'{shape.name}/{name}')
         self.norm_0, self.norm_1 = norm('norm_0', shape.before), norm('norm_1', shape.middle)
-        self.conv_0 = Convolution(shape.middle, spectral=True, name='conv_0')
-        self.conv_1 = Convolution(shape.channels, spectral=True, name='conv_1')
+        convolution = functools.partial(Convolution, spectral=True, gain=config.initial_gain)
+        self.conv_0 = convolution(shape.middle, name='conv_0')
+        self.conv_1 = convolution(shape.channels, name='conv_1')
         if shape.learned:
             self.norm_s = norm('norm_s', shape.before)
-            self.conv_s = Convolution(shape.channels, 1, bias=False, spectral=True, name='conv_s')
+            self.conv_s = convolution(shape.channels, 1, bias=False, name='conv_s')
 
     def call(self, h, parse, M_misalign, seed, training=None):
         """Apply the block; see `AliasNorm`."""
@@ -220,20 +239,21 @@ def build(config: Config) -> dict[str, keras.Model]:
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
     given = {name: keras.Input([height, width, channels], name=name) for name, channels in sizes.items()}
     given['seed'] = seed_input()
-    spectral, h = config.spectral_norm == 'all', None
+    convolution = functools.partial(Convolution, spectral=config.spectral_norm == 'all', gain=config.initial_gain)
+    h = None
     for level, shape in enumerate(blocks(config)):
-        injected = shape.before if h is None else even(INJECTED, config.width)
+        kernels = shape.before if h is None else injected(config)
 
         def resized(name, step=shape.step):
             return given[name][:, ::step, ::step]
-        x = Convolution(injected, spectral=spectral, name=f'input_{level}')(resized('inputs'))
+        x = convolution(kernels, name=f'input_{level}')(resized('inputs'))
         if h is not None:
-            x = tf.concat([upsample(h)[:, :x.shape[1], :x.shape[2]], x], -1)
+            x = tf.concat([cropped(upsample(h), x), x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
         h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
-    picture = Convolution(3, spectral=spectral, activation='tanh', name='output')(h)
-    return {'alias': keras.Model(given, tf.cast(picture, tf.float32), name='alias')}
+    picture = convolution(3, activation='tanh', name='output')(h)
+    return {'alias': of_any_size(keras.Model(given, tf.cast(picture, tf.float32), name='alias'))}
 
 
 def costs(config: Config) -> list[Cost]:
@@ -245,7 +265,7 @@ def costs(config: Config) -> list[Cost]:
 
         def convolution(name, maps, kernels, kernel=3, bias=True, size=size):
             found.append(convolution_cost(name, size, kernel, maps, kernels, bias))
-        convolution(f'input_{level}', INPUTS, even(INJECTED, config.width) if level else block.before)
+        convolution(f'input_{level}', INPUTS, injected(config) if level else block.before)
         for norm, channels in (('norm_0', block.before), ('norm_1', block.middle), ('norm_s', block.before)):
             if norm == 'norm_s' and not block.learned:
                 continue

@@ -113,11 +113,10 @@ def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str
 def segment(net: keras.Model, config: Config, given: dict, seed) -> tf.Tensor:
     """Predict S^ [B, H, W, 13], (b) of figure 3, as one-hot classes."""
     own = part(config, 'segmentation')
-    assert config.size
     inputs = segmentation_inputs(own, given, seed)
     scores = segmentation.probabilities(tf.cast(net({**inputs, 'seed': seed}, training=False), tf.float32), own)
     # Enlarged pixels have jagged edges, which a blur smooths.
-    scores = geometry.gaussian_blur(resizing.bilinear(scores, *config.size))
+    scores = geometry.gaussian_blur(resizing.bilinear(scores, *given['cloth'].shape[1:3]))
     return tf.one_hot(tf.argmax(scores, -1), CLASSES)
 
 
@@ -136,8 +135,7 @@ def warp(net: keras.Model, config: Config, given: dict, parse_cloth) -> tuple[tf
 
 def warped(config: Config, given: dict, theta) -> tuple[tf.Tensor, tf.Tensor]:
     """Return W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1] for theta [B, 2, 5, 5]."""
-    assert config.size
-    grid = geometric_matching.spline(part(config, 'geometric_matching')).grid(theta, *config.size)
+    grid = geometric_matching.spline(part(config, 'geometric_matching')).grid(theta, *given['cloth'].shape[1:3])
     both = geometry.sample(tf.concat([given['cloth'], given['cloth_mask']], -1), grid)
     return both[..., :3], both[..., 3:]
 

@@ -53,6 +53,7 @@ class Config:
     synchronized: bool = False
     lambda_const: float = 0.04
     learning_rate: float = 2e-4  # learning rate of Adam
+    decay_updates: int = 0  # updates in which the rate falls to zero, along half a cosine; 0: it is constant
     beta_1: float = 0.5  # beta_1 of Adam
     beta_2: float = 0.999  # beta_2 of Adam
 

@@ -11,14 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_models import ModelError, reason
-from keras_models.scores import fid, lpips
+from keras_models.scores import colour, fid, lpips
 from keras_models.viton.chain import COLOURS, UPPER
 from keras_models.viton.serving import FILES
 
 NETWORKS = {'alexnet': lpips.ALEXNET, 'lpips': lpips.LIN, 'inception': fid.SOURCE}  # accepted networks and their source
 NEEDED = {'lpips': ('alexnet', 'lpips'), 'fid': ('inception',)}  # networks by metric
 BACKGROUND = 0  # class of S
-PARSED = (UPPER, 5, 6, BACKGROUND)  # the garment, the arms, and the background, which includes the neck
+ARMS = (5, 6)
+PARSED = (UPPER, *ARMS, BACKGROUND)  # the background includes the neck
 PICTURES = 8  # pairs whose images are kept
 WINDOW = 11  # window of SSIM, in pixels
 SCALES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM's weights, finest scale first
@@ -39,6 +40,11 @@ PROTOCOLS = {
     'parse_iou': 'intersection over union of S^ and S inside the removed part of the person, summed over pairs, mean '
                  'over upper, left arm, right arm and background with neck',
     'parse_iou_copied': 'parse_iou of S_a, the input parse',
+    'garment_lab': 'mean distance of I^ and I in CIE 1976 L*a*b* (D65) over the true garment\'s pixels, mean over '
+                   'pairs, I^ made with the true parse (4.3)',
+    'chain_garment_lab': 'garment_lab of the whole chain, with the predicted parse',
+    'arms_lab': 'garment_lab over the pixels of the true arms, mean over pairs that show any',
+    'chain_arms_lab': 'arms_lab of the whole chain, with the predicted parse',
     'lpips': 'LPIPS 0.1 with AlexNet of I^ and I, I^ made with the true parse (4.3)',
     'fid': 'FID by pytorch-fid\'s Inception, resized to 299 x 299 (bilinear), between outputs with the predicted parse '
            'and the persons\' own images, over all pairs, paired or not',
@@ -169,7 +175,7 @@ class Scorer:
 def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Return a pair's metrics that need no other network, by name: scalars.
 
-    Means over an invisible garment are NaN. `found` is as returned by `TryOn.judged`.
+    Means over an invisible garment or invisible arms are NaN. `found` is as returned by `TryOn.judged`.
     """
     true, made, warped, cloth = (found[name] for name in ('true_image', 'reconstructed', 'warped', 'cloth'))
     S_c = found['true_parse'] == UPPER  # [H, W]
@@ -182,7 +188,17 @@ def compared(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             'warp_ssim': ssim(W_c, I_c, S_c), 'misaligned': tf.reduce_mean(M_misalign),
             'mask_ssim': ssim(made, true, S_c), 'mask_ssim_pasted': ssim(pasted, true, S_c),
             'ms_ssim': ms_ssim(made, true), 'chain_ssim': ssim(found['image'], true),
-            'ssim_pasted': ssim(pasted, true), 'ssim': ssim(made, true)}
+            'ssim_pasted': ssim(pasted, true), 'ssim': ssim(made, true), **colours(found)}
+
+
+def colours(found: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Return the mean colour differences of both outputs over the true garment and the true arms."""
+    S = found['true_parse']
+    masks = {'garment_lab': S == UPPER, 'arms_lab': tf.reduce_any(S[..., tf.newaxis] == ARMS, -1)}
+    apart = {'': colour.distance(found['reconstructed'], found['true_image']),
+             'chain_': colour.distance(found['image'], found['true_image'])}  # [H, W]
+    return {f'{prefix}{name}': tf.reduce_mean(tf.boolean_mask(distance, mask))
+            for prefix, distance in apart.items() for name, mask in masks.items()}
 
 
 def without(picture, parse, removed):

@@ -10,8 +10,11 @@ EPSILON = 1e-5  # PyTorch's, in all normalisations
 WARM_UP = 5  # power iterations before the first pass, so that an untrained net is not scaled at random
 
 
-def xavier(gain: float = 0.02) -> keras.initializers.Initializer:
-    """Return Glorot & Bengio 2010: N(0, gain^2 * 2 / (fan in + fan out)), with the gain of the authors' code."""
+GAIN = 0.02  # of initial weights, the authors' code
+
+
+def xavier(gain: float = GAIN) -> keras.initializers.Initializer:
+    """Return Glorot & Bengio 2010: N(0, gain^2 * 2 / (fan in + fan out))."""
     return keras.initializers.VarianceScaling(gain ** 2, 'fan_avg', 'untruncated_normal')
 
 
@@ -50,15 +53,16 @@ class Convolution(keras.layers.Layer):
     """
 
     def __init__(self, kernels: int, size: int = 3, stride: int = 1, bias: bool = True, spectral: bool = False,
-                 activation: str | None = None, name: str | None = None):
+                 activation: str | None = None, name: str | None = None, gain: float = GAIN):
         super().__init__(name=name)
+        self.gain = gain
         self.kernels, self.size, self.stride, self.has_bias, self.spectral = kernels, size, stride, bias, spectral
         self.activation = keras.activations.get(activation)
 
     def build(self, shape):
         # The kernel stays in float32 at any precision, which sigma needs.
-        self.kernel = self.add_weight('kernel', [self.size, self.size, shape[-1], self.kernels], tf.float32, xavier(),
-                                      experimental_autocast=False)
+        self.kernel = self.add_weight('kernel', [self.size, self.size, shape[-1], self.kernels], tf.float32,
+                                      xavier(self.gain), experimental_autocast=False)
         if self.has_bias:
             self.bias = self.add_weight('bias', [self.kernels], initializer='zeros')
         if self.spectral:
@@ -86,7 +90,8 @@ class Convolution(keras.layers.Layer):
             return self.kernel
         if training and not rematerialisation.repeating():
             self._iterate()
-        return self.kernel / tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u))
+        # Times the inverse: the gradient of a quotient passes over the kernel three times more.
+        return self.kernel * tf.math.reciprocal(tf.reduce_sum(self.v * tf.linalg.matvec(self._matrix(), self.u)))
 
     def call(self, x, training=None):
         # Otherwise all kernels are divided before the first is needed. With ALIAS's noise, which waits likewise, this
@@ -95,6 +100,12 @@ class Convolution(keras.layers.Layer):
             kernel = tf.cast(self.weight(training), x.dtype)
         x = tf.nn.conv2d(x, kernel, self.stride, 'SAME')
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
+
+
+def of_any_size(net: keras.Model) -> keras.Model:
+    """Let a convolutional network take images of other sizes than its inputs', which Keras would refuse."""
+    net.input_spec = None
+    return net
 
 
 def check_size(size: list[int], multiple: int, why: str) -> None:

@@ -11,7 +11,7 @@ from tensorflow import keras
 
 from keras_models.core.layers import Dropout, even, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import Convolution, Cost, check_size, convolution_cost, instance_norm
+from keras_models.viton.layers import GAIN, Convolution, Cost, check_size, convolution_cost, instance_norm, of_any_size
 
 CLASSES = 13
 CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}
@@ -43,9 +43,12 @@ class Config:
     convolve_upsampled: bool = False
     dropout: float = 0.0
     output: Literal['softmax', 'sigmoid'] = 'softmax'
+    initial_gain: float = GAIN  # of initial weights; normalised ones learn at rates relative to it
+    lambda_cGAN: float = 1.0  # weight of the adversarial loss; with 0 there is no discriminator
     lambda_CE: float = 10.0  # weight of the cross-entropy
     learning_rate: float = 4e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
+    decay_updates: int = 0  # updates in which both rates fall to zero, along half a cosine; 0: they are constant
     beta_1: float = 0.5  # beta_1 of both Adam optimizers
     beta_2: float = 0.999  # beta_2 of both Adam optimizers
 
@@ -99,7 +102,7 @@ def build(config: Config) -> dict[str, keras.Model]:
     given = {name: keras.Input([*config.size, CHANNELS[name]], name=name) for name in config.inputs}
     seed = seed_input()
     *inner, last = steps(config)
-    layers = {step.name: Normalised(step.channels, name=step.name) for step in inner}
+    layers = {step.name: Normalised(step.channels, name=step.name, gain=config.initial_gain) for step in inner}
 
     def conv_blk(number, x):
         return layers[f'conv{number}_2'](layers[f'conv{number}_1'](x))
@@ -115,8 +118,8 @@ def build(config: Config) -> dict[str, keras.Model]:
         x = upsample(x)
         x = layers[f'up{number}'](x) if config.convolve_upsampled else x
         x = conv_blk(number, tf.concat([skipped.pop(), x], -1))
-    logits = Convolution(last.channels, name=last.name)(x)
-    return {'segmentation': keras.Model({**given, 'seed': seed}, logits, name='segmentation')}
+    logits = Convolution(last.channels, name=last.name, gain=config.initial_gain)(x)
+    return {'segmentation': of_any_size(keras.Model({**given, 'seed': seed}, logits, name='segmentation'))}
 
 
 def probabilities(logits, config: Config):

@@ -17,15 +17,20 @@ from keras_models.viton.chain import CLASSES, UPPER, Config, part
 FEATURES = 'features'
 
 
+def adversarial(config: Config) -> list[str]:
+    """Return the trained networks that have a discriminator."""
+    return [name for name in config.trainable_networks if getattr(part(config, name), 'lambda_cGAN', 0)]
+
+
 def discriminators(config: Config) -> dict[str, keras.Model]:
     """Return the discriminators: of S given X (eq. 10), and of the image given S_div (eq. 14)."""
-    found = {}
-    if 'segmentation' in config.trainable_networks:
+    found, learning = {}, adversarial(config)
+    if 'segmentation' in learning:
         own = part(config, 'segmentation')
         X = sum(segmentation.CHANNELS[name] for name in _shown(own))
         found['segmentation_discriminator'] = adversary.build('segmentation_discriminator', X + CLASSES, own.size,
                                                               width=own.width)
-    if 'alias' in config.trainable_networks:
+    if 'alias' in learning:
         own, S_div = part(config, 'alias'), len(alias.GROUPS) + 1
         found['alias_discriminator'] = adversary.build('alias_discriminator', S_div + 3, own.size, spectral=True,
                                                        width=own.width)
@@ -37,10 +42,15 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
     found = {}
     for name in config.trainable_networks:
         own = part(config, name)
-        found[name] = rules.Adam(own.learning_rate, own.beta_1, own.beta_2, epsilon=1e-8)
-        if hasattr(own, 'discriminator_rate'):
-            found[f'{name}_discriminator'] = rules.Adam(own.discriminator_rate, own.beta_1, own.beta_2, epsilon=1e-8)
+        found[name] = _adam(own, own.learning_rate)
+        if name in adversarial(config):
+            found[f'{name}_discriminator'] = _adam(own, own.discriminator_rate)
     return found
+
+
+def _adam(own, rate: float) -> keras.optimizers.Optimizer:
+    schedule = rules.Cosine(rate, own.decay_updates) if own.decay_updates else rate
+    return rules.Adam(schedule, own.beta_1, own.beta_2, epsilon=1e-8)
 
 
 def files(config: Config) -> list[str]:
@@ -120,14 +130,17 @@ def _segmentation(nets, batch, S, seed, training, config):
     logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
     S = resizing.nearest(S, *own.size)
     L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); from logits for either output
+    right = row_means(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
+    parts = {'L_CE': L_CE, 'accuracy': right}
+    if not own.lambda_cGAN:
+        return {'segmentation': own.lambda_CE * L_CE}, parts
     X = tf.concat([inputs[name] for name in _shown(own)], -1)
     D = nets['segmentation_discriminator']
     fake = D(tf.concat([X, segmentation.probabilities(logits, own)], -1), training=training)
     real = D(tf.concat([X, S], -1), training=False)  # with the same weights, see `layers.Convolution`
     L_cGAN, L_D = adversary.lsgan(real, fake)
-    right = row_means(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
-    return ({'segmentation': L_cGAN + own.lambda_CE * L_CE, 'segmentation_discriminator': L_D},
-            {'L_CE': L_CE, 'L_cGAN/segmentation': L_cGAN, 'accuracy': right})
+    return ({'segmentation': own.lambda_cGAN * L_cGAN + own.lambda_CE * L_CE, 'segmentation_discriminator': L_D},
+            parts | {'L_cGAN/segmentation': L_cGAN})
 
 
 def _geometric_matching(batch, S, cloth, theta, config):
@@ -146,17 +159,20 @@ def _alias(nets, batch, S, theta, seed, training, config):
     own = part(config, 'alias')
     inputs = chain.alias_inputs(batch, S, *chain.warped(config, batch, theta))
     true, made = batch['image'], nets['alias']({**inputs, 'seed': seed}, training=training)
-    D = nets['alias_discriminator']
-    fake = D(tf.concat([inputs['S_div'], made], -1), training=training)
-    real = D(tf.concat([inputs['S_div'], true], -1), training=False)
-    L_cGAN, L_D = adversary.hinge(real, fake)
-    L_FM, L_1 = adversary.feature_matching(real, fake), row_means(tf.abs(true - made))
-    L_I = L_cGAN + own.lambda_FM * L_FM + own.lambda_L1 * L_1
-    parts = {'L_cGAN/alias': L_cGAN, 'L_FM': L_FM, 'L_1': L_1}
+    L_1 = row_means(tf.abs(true - made))
+    losses, parts, L_I = {}, {'L_1': L_1}, own.lambda_L1 * L_1
+    if own.lambda_cGAN:
+        D = nets['alias_discriminator']
+        fake = D(tf.concat([inputs['S_div'], made], -1), training=training)
+        real = D(tf.concat([inputs['S_div'], true], -1), training=False)
+        L_cGAN, losses['alias_discriminator'] = adversary.hinge(real, fake)
+        L_FM = adversary.feature_matching(real, fake)
+        L_I += own.lambda_cGAN * L_cGAN + own.lambda_FM * L_FM
+        parts |= {'L_cGAN/alias': L_cGAN, 'L_FM': L_FM}
     if FEATURES in nets:
         parts['L_percept'] = perceptual.loss(nets[FEATURES], made, true, own.feature_weights)
         L_I += own.lambda_percept * parts['L_percept']
-    return {'alias': L_I, 'alias_discriminator': L_D}, parts
+    return {'alias': L_I, **losses}, parts
 
 
 def pictures(nets: dict[str, keras.Model], batch: dict, config: Config):

@@ -23,6 +23,7 @@ from keras_models.viton.training import (  # noqa: F401
 
 THROUGHPUT_UNIT = 'images'
 TASKS = ('try_on',)
+ANY_SIZE = True
 SERVING, SCORER = 'keras_models.viton.serving', 'keras_models.viton.judge'
 FIGURES = {'segmentation': 10, 'geometric_matching': 11, 'alias': 12}
 

@@ -55,6 +55,8 @@ class TrainConfig:
     log_every: int = 50  # steps between printed losses
     checkpoint_every: int = 1000  # steps between checkpoints
     validate_every: int = 1000  # steps between validations
+    # first phases, such as {steps: 500, rows: 8, size: [96, 64], networks: [alias]}; keys left out stay as configured
+    curriculum: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     keep_checkpoints: int = 5  # newest checkpoints kept on disk
     average_checkpoints: int = 5  # newest checkpoints averaged for export; 1 exports the last
 

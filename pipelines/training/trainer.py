@@ -3,6 +3,7 @@
 Orbit owns the loop, summaries and actions. Ours are the step, the input position and the exact resume: batches and
 dropout masks are pure functions of (seed, step), so a checkpoint only needs weights, optimizers and the step.
 """
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from keras_models.core import layers, rematerialisation
 from pipelines.core import compatibility
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import checkpoints, devices, divergence, hybrid_parallel, loop, precision
+from pipelines.training import checkpoints, curriculum, devices, divergence, hybrid_parallel, loop, precision
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
@@ -39,6 +40,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def __init__(self, config: Config, devices: Devices, examples: str):
         self.config, self.devices, self.strategy = config, devices, devices.strategy
         self.model, self.data = config.model_spec, config.data_spec
+        self.phases = curriculum.phases(config)
         self.hybrid = config.train.dense_layers == 'one_device' and devices.replicas > 1
         self.traces = 0
         self.before_step: Callable[[], None] = lambda: None
@@ -86,26 +88,36 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def _dataset(self, split: str):
         """Return training batches from the current step on, or the validation set once, in order."""
-        c = self.config
-        training = split == 'train'
-        rows = input_pipeline.rows_per_bucket(c.input.buckets, c.input.tokens, c.input.rows, c.input.rows_multiple_of)
+        step = int(self.global_step.numpy())
+        parts = ([self._batches(split, phase.input, max(step, phase.start), phase.stop)
+                  for phase in self.phases[curriculum.at(self.phases, step):]] if split == 'train' else
+                 [self._batches(split, self.config.input)])
+        return self.strategy.distribute_datasets_from_function(
+            lambda context: functools.reduce(tf.data.Dataset.concatenate, (part(context) for part in parts)))
+
+    def _batches(self, split: str, own, start: int = 0, stop: int | None = None) -> Callable:
+        """Return the maker of the batches of steps [start, stop), or of one epoch, for one worker.
+
+        own: the section `input` that holds there.
+        """
+        c, training = self.config, split == 'train'
+        rows = input_pipeline.rows_per_bucket(own.buckets, own.tokens, own.rows, own.rows_multiple_of)
         part = records.open_split(self._examples, split)
-        batches = input_pipeline.Batches(part, c.input.buckets, rows, c.seed if training else None,
-                                         c.input.rows_multiple_of)
+        batches = input_pipeline.Batches(part, own.buckets, rows, c.seed if training else None, own.rows_multiple_of)
         parts = c.train.gradient_accumulation_steps * self.strategy.num_replicas_in_sync
         if uneven := [n for n in batches.rows if n % parts]:
             raise UserError(f'Batches of {uneven[0]} rows cannot be divided into {parts} parts, '
                             f'{self.strategy.num_replicas_in_sync} replicas times train.gradient_accumulation_steps. '
                             f'Set input.rows_multiple_of to a multiple of {parts}.')
-        decode = self.data.decoder(self._examples, c.input, training)
-        start, stop = (int(self.global_step.numpy()), c.train.steps) if training else (0, batches.steps_per_epoch)
+        decode = self.data.decoder(self._examples, own, training)
 
-        def make(context: tf.distribute.InputContext):
+        def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
             replicas = context.num_replicas_in_sync
             local = replicas // context.num_input_pipelines
-            return input_pipeline.dataset(part, batches, decode, start, stop, c.seed, replicas,
+            return input_pipeline.dataset(part, batches, decode, start,
+                                          batches.steps_per_epoch if stop is None else stop, c.seed, replicas,
                                           context.input_pipeline_id * local, local)
-        return self.strategy.distribute_datasets_from_function(make)
+        return make
 
     def train_loop_begin(self):
         if self.train_dataset is None:  # made here, after the step is restored
@@ -117,7 +129,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.before_step()
         batch = next(iterator)
         batch.pop('id')
-        self._totals.append(self._train(batch))
+        self._totals.append(self._train(batch, curriculum.at(self.phases, int(self.global_step.numpy()))))
 
     def train_loop_end(self):
         result, units = _means(self._totals)
@@ -150,8 +162,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.validated.assign(self.global_step)
 
     @tf.function(autograph=False)
-    def _train(self, batch):
-        return self._reduce(self.strategy.run(self._replica_step, [batch]))
+    def _train(self, batch, phase: int = -1):
+        return self._reduce(self.strategy.run(lambda batch: self._replica_step(batch, phase), [batch]))
 
     @tf.function(autograph=False)
     def _evaluate(self, batch):
@@ -173,15 +185,15 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         local = self.strategy.experimental_local_results(values)
         return [local[n % len(local)][n // len(local)] for n in range(min(DRAWN, len(local) * local[0].shape[0]))]
 
-    def _replica_step(self, batch):
+    def _replica_step(self, batch, phase: int):
         self.traces += 1
         replica = tf.distribute.get_replica_context()
         draw = tf.cast(self.global_step, tf.int32) * replica.num_replicas_in_sync + replica.replica_id_in_sync_group
         seed = tf.stack([tf.constant(self.config.seed, tf.int32), draw])
         parts = self.config.train.gradient_accumulation_steps
         gradients, losses, metrics = self._in_parts(
-            lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating), batch)
-        for name, optimizer in self.optimizers.items():
+            lambda part, i, accumulating: self._compute(part, seed * [1, parts] + [0, i], accumulating, phase), batch)
+        for name, optimizer in self._learning(losses):
             # Gradients are of sums; dividing by the normaliser of all replicas makes their sum that of the whole batch.
             loss, normaliser = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(losses[name]))
             # A loss that is not finite gives zero gradients, so the weights still show where they grew.
@@ -207,16 +219,21 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         first = compute({name: x[0] for name, x in parts.items()}, 0, False)
         return tf.while_loop(lambda i, _: i < n, add, (1, first), parallel_iterations=1)[1]
 
-    def _forward_backward(self, batch, seed, accumulating: bool):
+    def _learning(self, losses: dict) -> list[tuple]:
+        """Return name and optimizer of the networks that have a loss, which in a phase are not all."""
+        return [(name, optimizer) for name, optimizer in self.optimizers.items() if name in losses]
+
+    def _forward_backward(self, batch, seed, accumulating: bool, phase: int = -1):
         """Return the sums of the losses and their gradients on one replica.
 
         Args:
           accumulating: whether this is a later part of a batch, computed with the weights of the first.
+          phase: number of the phase of the curriculum.
         """
         with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
-            losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.config.model)
+            losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.phases[phase].model)
         gradients = {}
-        for name in self.optimizers:
+        for name, _ in self._learning(losses):
             variables = self.nets[name].trainable_variables
             gradients[name] = [tf.convert_to_tensor(gradient) for gradient in
                                tape.gradient(losses[name][0], variables, unconnected_gradients='zero')]
@@ -228,7 +245,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
 
 def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
-    """Return sums over steps divided by summed normalisers, and the first loss's normaliser: tokens or images."""
+    """Return sums over steps divided by summed normalisers, and the losses' largest normaliser: tokens or images."""
     sums: dict[str, list[float]] = {}
     for total in totals:
         for name, (value, normaliser) in total.items():
@@ -239,7 +256,7 @@ def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
     names = [name for name in result if name.startswith('loss/')]
     if len(names) == 1:
         result = {'loss': result.pop(names[0]), **result}
-    return result, sums[names[0]][1] if names else 0.0
+    return result, max((sums[name][1] for name in names), default=0.0)  # a phase may be without some losses
 
 
 def train(config: Config, examples: str, run: str) -> RunFacts:

@@ -1,0 +1,72 @@
+"""A curriculum: phases of a training that see smaller images or other batches, or train fewer networks.
+
+The phases of `train.curriculum` come first, in order; the remaining steps follow the configuration itself. Everything a
+phase changes is a function of the step, so an interrupted run resumes within it exactly.
+"""
+import dataclasses
+from typing import Any
+
+from data_prep import UserError
+from pipelines.core.config import Config
+
+_KEYS = {'steps': int, 'rows': int, 'size': list, 'networks': list}
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Steps [start, stop), with the sections `input` and `model` that hold there."""
+    start: int
+    stop: int
+    input: Any
+    model: Any
+
+
+def phases(config: Config) -> list[Phase]:
+    """Return the phases of a training, which together hold all its steps.
+
+    Raises:
+      UserError: a phase has an unknown key, a wrong value, or one that data or model do not support.
+    """
+    found: list[Phase] = []
+    start = 0
+    for number, keys in enumerate(config.train.curriculum):
+        where = f'{config.source}: train.curriculum[{number}]'
+        phase = _phase(config, where, keys, start)
+        found.append(phase)
+        start = phase.stop
+    if start > config.train.steps:
+        raise UserError(f'{config.source}: train.curriculum has {start:,} steps, more than train.steps '
+                        f'{config.train.steps:,}. Raise train.steps, or shorten a phase.')
+    rest = [Phase(start, config.train.steps, config.input, config.model)] if start < config.train.steps else []
+    return [*found, *rest] or [Phase(0, 0, config.input, config.model)]
+
+
+def at(phases: list[Phase], step: int) -> int:
+    """Return the number of the phase that holds a step, the last for steps beyond all."""
+    return next((number for number, phase in enumerate(phases) if step < phase.stop), len(phases) - 1)
+
+
+def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
+    for key, value in keys.items():
+        if key not in _KEYS:
+            raise UserError(f'{where}: unknown key {key}. Known keys: {", ".join(sorted(_KEYS))}.')
+        if not isinstance(value, _KEYS[key]) or isinstance(value, bool) or (isinstance(value, int) and value < 1):
+            kind = 'a whole number above 0' if _KEYS[key] is int else 'a list'
+            raise UserError(f'{where}: {key} must be {kind}; it is {value!r}.')
+    if 'steps' not in keys:
+        raise UserError(f'{where} needs steps, the number of its weight updates.')
+    if 'size' in keys and not config.model_spec.any_size:
+        raise UserError(f'{where}: size: the networks of {config.model_spec.name} take images of one size. '
+                        'Leave it out.')
+    if 'networks' in keys and not hasattr(config.model, 'trainable_networks'):
+        raise UserError(f'{where}: networks: {config.model_spec.name} trains all its networks together. Leave it out.')
+    if other := {*keys.get('networks', [])} - {*getattr(config.model, 'trainable_networks', [])}:
+        raise UserError(f'{where}: networks: {min(other)} is not one of model.trainable_networks, '
+                        f'{", ".join(config.model.trainable_networks)}.')
+    model = (dataclasses.replace(config.model, trainable_networks=keys['networks']) if 'networks' in keys
+             else config.model)
+    try:
+        own = dataclasses.replace(config.input, **{key: keys[key] for key in ('rows', 'size') if key in keys})
+    except (TypeError, ValueError) as error:
+        raise UserError(f'{where}: {error}.') from error
+    return Phase(start, start + keys['steps'], own, model)

@@ -1,0 +1,95 @@
+"""A curriculum: which steps see what, train which networks, and go on after an interruption."""
+import numpy as np
+import pytest
+
+from data_prep import UserError
+from pipelines import train
+from pipelines.core import config as configs
+from pipelines.training import curriculum, devices, trainer
+from support import tiny_people
+
+LEARN = 'model.trainable_networks=[segmentation, geometric_matching]'
+PHASES = ('train.curriculum=[{steps: 1, networks: [segmentation], rows: 2, size: [32, 32]}, '
+          '{steps: 2, networks: [geometric_matching], size: [32, 32]}]')
+
+
+@pytest.fixture(scope='module')
+def people(tmp_path_factory):
+    """A configuration of made people, and their examples."""
+    return tiny_people.prepare(tmp_path_factory.mktemp('people'), 6)
+
+
+@pytest.fixture
+def learner(people, eager):
+    file, examples = people
+    resolved = configs.load(file, [LEARN, PHASES, 'train.steps=5', 'model.geometric_matching.synchronized=false'])
+
+    def made(step=0):
+        it = trainer.Trainer(resolved, devices.choose(resolved, False), examples)
+        it.global_step.assign(step)
+        return it
+    return made
+
+
+def test_phases_come_first_and_the_configuration_after_them(people):
+    resolved = configs.load(people[0], [LEARN, PHASES, 'train.steps=5'])
+    found = curriculum.phases(resolved)
+    assert [(phase.start, phase.stop) for phase in found] == [(0, 1), (1, 3), (3, 5)]
+    assert [(phase.input.rows, phase.input.size) for phase in found] == [(2, [32, 32]), (4, [32, 32]), (4, [64, 64])]
+    assert [phase.model.trainable_networks for phase in found] == [
+        ['segmentation'], ['geometric_matching'], ['segmentation', 'geometric_matching']]
+    assert [curriculum.at(found, step) for step in range(7)] == [0, 1, 1, 2, 2, 2, 2]
+    whole = configs.load(people[0], [LEARN, PHASES, 'train.steps=3'])
+    assert [phase.stop for phase in curriculum.phases(whole)] == [1, 3]
+    [only] = curriculum.phases(configs.load(people[0], [LEARN]))
+    assert (only.start, only.stop, only.model) == (0, 4, configs.load(people[0], [LEARN]).model)
+
+
+def test_every_step_has_the_batches_and_trains_the_networks_of_its_phase(learner):
+    it, weights = learner(), []
+    for number, batch in enumerate(batches(it)):
+        batch.pop('id')
+        weights.append({name: [each.numpy() for each in net.trainable_variables] for name, net in it.nets.items()})
+        it._train(batch, curriculum.at(it.phases, number))
+    weights.append({name: [each.numpy() for each in net.trainable_variables] for name, net in it.nets.items()})
+    trained = [{name for name in before if any((one != other).any() for one, other in zip(before[name], after[name]))}
+               for before, after in zip(weights, weights[1:])]
+    parse = {'segmentation', 'segmentation_discriminator'}
+    assert trained == [parse, {'geometric_matching'}, {'geometric_matching'}, *[parse | {'geometric_matching'}] * 2]
+
+
+def test_a_resumed_run_reads_the_remaining_batches(learner):
+    everything = list(batches(learner()))
+    assert [batch['image'].shape.as_list() for batch in everything] == [
+        [2, 32, 32, 3], [4, 32, 32, 3], [4, 32, 32, 3], [4, 64, 64, 3], [4, 64, 64, 3]]
+    for step in (1, 2, 4):
+        remaining = list(batches(learner(step)))
+        assert len(remaining) == 5 - step
+        for one, other in zip(remaining, everything[step:]):
+            for name, value in one.items():
+                np.testing.assert_array_equal(value, other[name])
+
+
+def batches(it):
+    return iter(it._dataset('train'))
+
+
+@pytest.mark.parametrize('phases, said', [
+    ('{rows: 2}', r'\[0\] needs steps'),
+    ('{steps: 0}', r'\[0\]: steps must be a whole number above 0; it is 0'),
+    ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: networks, rows, size, steps'),
+    ('{steps: 1}, {steps: 1, size: [32]}', r'\[1\]: size must be a height and a width'),
+    ('{steps: 1, networks: [alias]}', r'\[0\]: networks: alias is not one of model.trainable_networks'),
+    ('{steps: 5}', r'train.curriculum has 5 steps, more than train.steps 4'),
+])
+def test_phases_that_cannot_be_are_refused(people, phases, said):
+    resolved = configs.load(people[0], [LEARN, f'train.curriculum=[{phases}]'])
+    with pytest.raises(UserError, match=said):
+        train.check(resolved)
+
+
+@pytest.mark.parametrize('keys, said', [('size: [64, 64]', 'size: the networks of keras_models.vgg take images of one'),
+                                        ('networks: [vgg]', 'networks: keras_models.vgg trains all its networks')])
+def test_models_without_sizes_or_networks_refuse_them(keys, said):
+    with pytest.raises(UserError, match=said):
+        train.check(configs.load('vgg_a_tiny_imagenet', [f'train.curriculum=[{{steps: 1, {keys}}}]']))
