@@ -232,6 +232,7 @@ def test_a_run_in_two_parts_ends_as_one_in_one_to_the_bit(people, whole, eager, 
         np.testing.assert_array_equal(value, two[name], err_msg=name)
 
 
+@pytest.mark.slow  # 24 s; test_weights.py starts nets from several runs
 def test_three_runs_make_one_model(people, eager, tmp_path):
     """Each stage learns in a run of its own; the last starts from the others, which it leaves as they are."""
     file, examples = people
