@@ -26,9 +26,9 @@ def check(config: 'Config') -> None:
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
         raise UserError(f'{config.model_spec.name} does not learn by play; run `python -m pipelines.train`.')
-    if config.train.strategy != 'one_device' or config.train.init_from:
-        raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
-                        'by play.')
+    if config.train.strategy != 'one_device' or config.train.init_from or config.train.monitor:
+        raise UserError('train.strategy, train.init_from and train.monitor are for networks. Leave them out for '
+                        'machines that learn by play.')
     assert config.model_spec.check_game  # of what plays
     config.model_spec.check_game(config.model, config.data.game, config.data.options)
 

@@ -25,6 +25,8 @@ def check(config: 'Config') -> None:
     from pipelines.training import curriculum, hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
+    if config.train.patience and not config.train.monitor:
+        raise UserError('train.patience needs a metric to wait for. Set train.monitor, such as train.monitor=loss.')
     strategy.check(config.train)
     hybrid_parallel.check(config)
     curriculum.phases(config)

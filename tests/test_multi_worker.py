@@ -12,7 +12,7 @@ import pytest
 
 from data_prep import UserError
 from pipelines.core import config, pipeline, stage
-from pipelines.core.config import TrainConfig
+from pipelines.core.sections import TrainConfig
 from pipelines.reporting import report
 from pipelines.training import checkpoints, strategy
 from pipelines.training.loop import PREEMPTED

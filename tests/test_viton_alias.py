@@ -352,10 +352,10 @@ def test_a_step_is_the_same_to_the_bit_every_time(tmp_path):
 import numpy as np
 import tensorflow as tf
 from keras_models.viton import alias
-from pipelines.core import config
+from pipelines.core import sections
 from pipelines.training import strategy
 
-strategy.make(config.TrainConfig())
+strategy.make(sections.TrainConfig())
 net = alias.build(alias.Config(size=[192, 128], width=0.25))['alias']
 draw = np.random.default_rng(0)
 shapes = {'inputs': 9, 'S': 7, 'S_div': 8, 'M_misalign': 1}

@@ -205,6 +205,8 @@ def _training(config: Config, run: dict) -> dict[str, str]:
         names = run['averaged_checkpoints']
         facts['weights'] = names[0] if len(names) == 1 else (
             f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
+    if best := run.get('best'):
+        facts['weights'] += f', the best {best["metric"]} in validation: {best["value"]:.4g}'
     return facts | {'seed': str(config.seed)}
 
 

@@ -12,7 +12,7 @@ from keras_models.core import layers
 from keras_models.turing import lessons
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import jit, loop
+from pipelines.training import best, jit, loop
 from pipelines.training.facts import RunFacts
 
 GAMES = 100  # played by every machine against each opponent at an examination: of 10, luck would choose the best
@@ -35,6 +35,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.machines.jit = jit.decided(config, accelerated=False)
         self.global_step = orbit.utils.create_global_step()
         self.validated = tf.Variable(0, dtype=tf.int64, trainable=False, name='validated')
+        self.best = best.Best(config.train)  # `educate` refuses a metric to monitor
         self.before_step: Callable[[], None] = lambda: None
         self.checkpoint = tf.train.Checkpoint(nets=layers.by_name(self.nets), step=self.global_step,
                                               validated=self.validated)
