@@ -1,8 +1,9 @@
 """The learning machine of 'Intelligent Machinery, A Heretical Theory' (Turing, about 1951).
 
 A population of machines: one machine is a row of every tensor, and a step is taken by all of them at once. What a
-machine is made of stands here part by part, each with the passage it comes from; how it is taught, and what a game is,
-it does not know (`keras_models/school.py`, `keras_models/turing/games`).
+machine is made of stands here part by part, each with the passage it comes from; its memory and its tape are in
+`keras_models/turing`. How it is taught, and what a game is, it does not know (`keras_models/school.py`,
+`keras_models/turing/games`).
 """
 import dataclasses
 import math
@@ -10,10 +11,14 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
+from keras_models import ModelError
 from keras_models.turing import games
+from keras_models.turing.memory import HEARD, MOVED, NONE, PAIN, PLEASURE, Memory
+from keras_models.turing.tape import Tape
 
-PLEASURE, PAIN = 1, -1  # the two keys
-NONE = -1  # no key of an index, no time
+MOST_BYTES = 4 * 2 ** 30  # of a population's memories
+# Indexes by the number that is mixed into their tags.
+CONDITION, WORD, RULE, FEATURE, THOUGHT = 0, 100, 200, 300, 400
 
 
 @dataclasses.dataclass
@@ -23,29 +28,34 @@ class Config:
     Attributes:
       game, options: what they are taught, and its parameters (`keras_models/turing/games`).
       machines: in the population.
-      memory: moments a machine remembers; beyond them the earliest are forgotten.
-      cards: of every index; features that share one lie on one chain.
-      looked_up: how far back along a chain a feature is looked up.
-      tape: figures on a machine's random tape, whose ends are joined.
+      memory: moments a machine has room for. It forgets nothing, and says so when the room is full.
+      cards: a machine has for its indexes, one for every feature it meets; likewise.
+      looked_up: the latest outcomes of a feature that count for a choice; all are remembered.
+      tape: figures on a machine's random tape, whose ends are joined; half of them are 0.
+      places: of choices, from a machine's first, that may be faked.
       constancy: how often a condition must have come with pleasure (or pain) and nothing else to be taken for it.
-      rule: `majority` is the crude rule; `learned` weighs an indication by how often such were right.
+      rule: `majority` is the crude rule, `learned` weighs an indication by what came of such before; with `grows` a
+        machine goes from the first to the second when it finds that it should.
       combined: indexes a machine makes for itself out of features of its others.
     """
     game: str = 'noughts'
     options: dict[str, int] = dataclasses.field(default_factory=dict)
     machines: int = 256
     memory: int = 4096
-    cards: int = 4096
+    cards: int = 16384
     looked_up: int = 16
     tape: int = 8192
+    places: int = 16
     constancy: int = 3
-    rule: Literal['majority', 'learned'] = 'learned'
+    rule: Literal['majority', 'learned', 'grows'] = 'grows'
     combined: int = 0
 
     def __post_init__(self):
-        if self.looked_up < self.constancy:
-            raise ValueError(f'looked_up {self.looked_up} is less than constancy {self.constancy}, so no condition '
-                             'could ever be constant')
+        if self.tape % 2:
+            raise ValueError(f'tape is {self.tape}, which cannot bear as many 0 as 1; give an even number')
+        if not 2 * self.constancy <= self.looked_up <= 30:
+            raise ValueError(f'looked_up is {self.looked_up}; give 30 at most and twice constancy, '
+                             f'{2 * self.constancy}, at least, or no condition could ever be constant')
         if self.combined > 2:
             raise ValueError(f'combined is {self.combined}; a machine has features for 2 such indexes at most')
 
@@ -54,299 +64,196 @@ class Thought(NamedTuple):
     """What looking up the present situation gave, for every choice and index of situation and choice.
 
     Attributes:
-      keys: int32 [n, A, J], the features looked up.
-      good, bad: int32 [n, A, J], remembered moments of those features, by how they came out.
-      votes: float32 [n, A], what the rule makes of them.
+      tags: int32 [n, A, J], the features looked up.
+      good, bad: int32 [n, A, J], how the latest moments of those features came out.
+      crude, learned, votes: float32 [n, A], what the two rules make of them, and the one that the machine goes by.
     """
-    keys: tf.Tensor
+    tags: tf.Tensor
     good: tf.Tensor
     bad: tf.Tensor
+    crude: tf.Tensor
+    learned: tf.Tensor
     votes: tf.Tensor
 
 
 class Machines(tf.Module):
     """A population. `rows` [n] int32 says which machines a call is about, each at most once.
 
-    `jit` compiles looking up by XLA, without which nine tenths of a lesson's time goes into it: as one loop over chains
-    it is 2.3 to 4 times faster on a CPU. A lesson as a whole is not compiled: XLA would copy all memories for each.
+    `jit` compiles thinking and finding cards by XLA. A lesson as a whole is not compiled: XLA would copy all memories.
 
-    Indexes are numbered: `condition` and `word` (of what is presented), `thought` (of what the machine itself was about
-    to do), then the J of situation and choice: the game's `features` and those the machine combines.
+    Attributes:
+      indexes: names of those of situation and choice, J: the game's, that of words, and those the machine combines.
     """
-    CONDITION, WORD, THOUGHT, FIRST = range(4)
 
     def __init__(self, config: Config):
         super().__init__()
         self.config, self.game, self.jit = config, games.make(config.game, config.options), False
-        self.indexes = ('condition', 'word', 'thought', *self.game.features,
-                        *(f'combined {n + 1}' for n in range(config.combined)))
-        self._places = tf.constant([3 ** j for j in range(len(self.indexes) - self.FIRST)])  # of a thought as a number
-        n, moments, tables = config.machines, config.machines * (config.memory + 1), len(self.indexes)
+        self.indexes = (*self.game.features, 'word', *(f'combined {n + 1}' for n in range(config.combined)))
+        self.conditions, several = len(self.game.conditions), len(self.indexes)
+        self.features = self.conditions + 2  # where those of situation and choice begin in a moment
+        sizes = config.memory, config.cards, self.game.size, self.features + 2 * several
+        if (bytes_ := config.machines * Memory.bytes(*sizes)) > MOST_BYTES:
+            raise ModelError(f'model.machines, memory and cards: {config.machines:,} machines with room for '
+                             f'{config.memory:,} moments and {config.cards:,} cards each take {bytes_ / 2 ** 30:.1f} '
+                             'GiB; give fewer, so that they take 4 at most')
+        self.memory = Memory(config.machines, *sizes, config.looked_up)
+        self.tape = Tape(config.machines, config.tape, config.places)
+        # What was said to a machine and is part of its situation until it moves.
+        self.heard = tf.Variable(tf.fill([config.machines], NONE), trainable=False, name='heard')
+        self.pair = tf.Variable(tf.fill([config.machines, config.combined, 2], NONE), trainable=False, name='pair')
 
-        def numbers(name, shape, dtype=tf.int32, fill=0):
-            return tf.Variable(tf.fill(shape, tf.cast(fill, dtype)), trainable=False, name=name)
-        # The memory. Every machine has one moment more than it remembers, where what is to be lost is written.
-        self.time = numbers('time', [n])  # moments lived through
-        self.scene = numbers('scene', [moments, self.game.size], tf.int16)
-        self.choice = numbers('choice', [moments])  # a move; from `game.moves` on, a word that was heard
-        self.outcome = numbers('outcome', [moments], tf.int8)
-        self.felt = numbers('felt', [n])  # the moments before this one have their outcome
-        # The indexes: the latest time on every card, and with each moment the time before on the same card.
-        self.card = numbers('card', [n * tables * (config.cards + 1)], fill=NONE)
-        self.key = numbers('key', [moments * tables], fill=NONE)
-        self.before = numbers('before', [moments * tables], fill=NONE)
-        self.pair = numbers('pair', [n, config.combined, 2])
-        self.right = numbers('right', [n, tables - self.FIRST])  # how often an index spoke for what came out well,
-        self.wrong = numbers('wrong', [n, tables - self.FIRST])  # and otherwise
-        # The random element.
-        self.tape = numbers('tape', [n * config.tape], tf.int8)
-        self.read = numbers('read', [n])  # figures used
+    def _compiled(self, function, *args):
+        return tf.function(function, autograph=False, jit_compile=True)(*args) if self.jit else function(*args)
 
     # "The machine would incorporate a memory … a list of all the statements that had been made to it or by it, and all
-    # the moves it had made … in chronological order."
+    # the moves it had made … in chronological order. Besides this straightforward memory there would be a number of
+    # 'indexes of experiences' … giving the 'times' at which they had been used."
 
-    def _moment(self, rows, time, there):
-        """Where a moment lies in memory; what is not there lies in the one more."""
-        capacity = self.config.memory
-        return rows * (capacity + 1) + tf.where(there, time % capacity, capacity)
-
-    def moment(self, rows, time, there):
-        """What was before the machine, int16 [n, P], and what it chose, int32 [n]; anything where not `there`."""
-        at = self._moment(rows, time, there)
-        return tf.gather(self.scene, at), tf.gather(self.choice, at)
-
-    def remember(self, rows, keys, choice, scene, active) -> None:
-        """Adds a moment, and its time to the cards of its features.
-
-        Args:
-          keys: int32 [n, indexes]; NONE where an index has nothing to say of this moment.
-          choice: int32 [n].
-          scene: int32 [n, P], what was before it.
-          active: bool [n]: the machines that live through it.
-        """
-        tables, time = len(self.indexes), tf.gather(self.time, rows)
-        at = self._moment(rows, time, active)
-        cards = self._card(rows[:, None], tf.range(tables), tf.where(active[:, None], keys, NONE))  # [n, indexes]
-        places = at[:, None] * tables + tf.range(tables)
-        for variable, value, where in (
-                (self.before, self.card.sparse_read(cards), places), (self.key, keys, places),
-                (self.card, tf.broadcast_to(time[:, None], tf.shape(keys)), cards), (self.choice, choice, at),
-                (self.outcome, tf.zeros_like(at), at), (self.scene, scene, at)):
-            variable.scatter_update(tf.IndexedSlices(tf.cast(value, variable.dtype), where))
-        self.time.scatter_add(tf.IndexedSlices(tf.cast(active, tf.int32), rows))
-
-    # "Besides this straightforward memory there would be a number of 'indexes of experiences' … giving the 'times' at
-    # which they had been used, so that they could be looked up in the memory."
-
-    def _card(self, rows, index, keys):
-        cards = self.config.cards
-        return ((rows * len(self.indexes) + index) * (cards + 1)) + tf.where(keys >= 0, keys % cards, cards)
-
-    def look_up(self, rows, index, keys):
-        """The outcomes of remembered moments that have these features.
-
-        Args:
-          index: int32 [J], which indexes.
-          keys: int32 [n, A, J].
-
-        Returns:
-          How many were good, and how many bad: int32 [n, A, J] each.
-        """
-        look_up = tf.function(self._look_up, autograph=False, jit_compile=True) if self.jit else self._look_up
-        return look_up(rows, index, keys)
-
-    def _look_up(self, rows, index, keys):
-        def count(k, time, good, bad):
-            _, same, outcome, before = self._follow(rows, index, keys, time)
-            return (k + 1, before, good + tf.cast(same & (outcome > 0), tf.int32),
-                    bad + tf.cast(same & (outcome < 0), tf.int32))
-        nothing, start = tf.zeros_like(keys), self.card.sparse_read(self._card(rows[:, None, None], index, keys))
-        return tf.while_loop(lambda k, time, *_: (k < self.config.looked_up) & tf.reduce_any(time >= 0), count,
-                             (0, start, nothing, nothing))[2:]
-
-    def recall(self, rows, index, keys):
-        """The moments themselves that `look_up` counts.
-
-        Returns:
-          Times, latest first, and outcomes: int32 [n, A, J, looked_up] each; NONE and 0 where there is no such moment.
-        """
-        time, found = self.card.sparse_read(self._card(rows[:, None, None], index, keys)), []
-        for _ in range(self.config.looked_up):
-            there, same, outcome, before = self._follow(rows, index, keys, time)
-            told = there & same & (outcome != 0)
-            found.append((tf.where(told, time, NONE), tf.where(told, outcome, 0)))
-            time = before
-        times, outcomes = (tf.stack(part, -1) for part in zip(*found))
-        order = tf.argsort(times, direction='DESCENDING', stable=True)
-        return tuple(tf.gather(part, order, axis=3, batch_dims=3) for part in (times, outcomes))
-
-    def _follow(self, rows, index, keys, time):
-        """A step back along chains from `time` [n, A, J]: whether it is remembered, whether its moment has the feature,
-        how it came out, and the time before."""
-        tables = len(self.indexes)
-        rows = rows[:, None, None]
-        there = (time >= 0) & (time >= tf.gather(self.time, rows) - self.config.memory)
-        at = self._moment(rows, time, there)
-        same = there & (self.key.sparse_read(at * tables + index) == keys)
-        before = tf.where(there, self.before.sparse_read(at * tables + index), NONE)
-        return there, same, tf.cast(self.outcome.sparse_read(at), tf.int32), before
+    def _remember(self, rows, kind: int, choice, scene, tags, active) -> None:
+        tags = tf.where(active[:, None], tags, NONE)
+        card = self._compiled(self.memory.places_for, rows, tags)
+        self.memory.remember(rows, kind, choice, scene, tags, card, active)
 
     # "Whenever a choice has to be made as to what to do next, features of the present situation are looked up in the
     # indexes available, and the previous choice in the similar situations, and the outcome, good or bad, is discovered.
-    # The new choice is made accordingly." "At first probably some quite crude rule will suffice, e.g. to do whichever
-    # has the greatest number of votes in its favour."
+    # The new choice is made accordingly."
 
     def think(self, rows, board) -> Thought:
-        """Looks a situation up, int32 [n, P], with every choice."""
-        keys = self._combined(rows, self.game.keys(board))  # [n, A, J]
-        good, bad = self.look_up(rows, tf.range(self.FIRST, len(self.indexes)), keys)
-        if self.config.rule == 'majority':
-            votes = tf.cast(tf.reduce_sum(good - bad, 2), tf.float32)
-        else:
-            favour = tf.cast(good - bad, tf.float32) / tf.cast(good + bad + 1, tf.float32)
-            votes = tf.reduce_sum(favour * self._weights(rows)[:, None], 2)
-        return Thought(keys, good, bad, votes)
+        """Looks a situation up, int32 [n, P], with every move."""
+        return self._compiled(self._think, rows, board)
 
-    # "At a very late stage of education the whole question of procedure in such cases will probably have been
-    # investigated by the machine itself, by means of some kind of index" of a memory that would "include important
-    # parts of the configuration of the machine at each moment, or in other words it would begin to remember what its
-    # thoughts had been."
+    def _think(self, rows, board):
+        keys = self.game.keys(board)  # [n, A, F]
+        heard = tf.gather(self.heard, rows)[:, None]
+        move = tf.range(self.game.moves)
+        word = tf.where(heard >= 0, tag(FEATURE + keys.shape[2], mix(heard, move)), NONE)[..., None]
+        tags = tf.concat([tag(FEATURE + tf.range(keys.shape[2]), keys), word], 2)
+        return self._consider(rows, self._with_combined(rows, tags))
 
-    def _weights(self, rows):
-        """How much oftener each index was right than wrong: float32 [n, J]."""
-        right, wrong = (tf.cast(tf.gather(count, rows) + 1, tf.float32) for count in (self.right, self.wrong))
-        return right / wrong
+    def _consider(self, rows, tags) -> Thought:
+        """Looks features up, and weighs what is found."""
+        good, bad = self.memory.look_up(rows, tags)
+        crude, learned = self.crude(good, bad), self.learned(rows, good, bad)
+        votes = {'majority': lambda: crude, 'learned': lambda: learned,
+                 'grows': lambda: tf.where(self.grown(rows)[:, None], learned, crude)}[self.config.rule]()
+        return Thought(tags, good, bad, crude, learned, votes)
 
-    def _investigate(self, rows, moments, signal) -> None:
-        """Compares what was thought of choices with how they came out.
+    # "If some of the indications are favourable and some are unfavourable what is one to do? The answer to this will
+    # probably differ from machine to machine and will also vary with its degree of education. At first probably some
+    # quite crude rule will suffice, e.g. to do whichever has the greatest number of votes in its favour. At a very late
+    # stage of education the whole question of procedure in such cases will probably have been investigated by the
+    # machine itself, by means of some kind of index" of a memory that would "include important parts of the
+    # configuration of the machine at each moment, or in other words it would begin to remember what its thoughts had
+    # been."
 
-        Args:
-          moments: int32 [n], where they lie in memory.
-          signal: int32 [n].
+    def crude(self, good, bad):
+        """How many more memories are for a choice than against it, float32 [n, A]."""
+        return tf.cast(tf.reduce_sum(good - bad, 2), tf.float32)
+
+    def learned(self, rows, good, bad):
+        """The odds of a good outcome by each index, as logarithms, times how often it was right for once wrong."""
+        right, wrong, good, bad = (tf.cast(count, tf.float32) for count in (*self.record(rows), good, bad))
+        odds = (2 * good + 1) / (2 * bad + 1)  # by Jeffreys's prior
+        return tf.reduce_sum(tf.math.log(odds) * ((right + 1) / (wrong + 1))[:, None], 2)
+
+    def record(self, rows):
+        """How often each index was right, and wrong, of choices that it spoke for or against: int32 [n, J] each.
+
+        Looked up in the index of thoughts, whose features are that an index spoke for a choice and against it.
         """
-        pattern = self.key.sparse_read(moments * len(self.indexes) + self.THOUGHT)[:, None]  # [n, 1]
-        thought = tf.where(pattern >= 0, pattern // self._places % 3 - 1, 0)  # [n, J]
-        for count, came_out in ((self.right, signal), (self.wrong, -signal)):
-            agreed = (thought == came_out[:, None]) & (signal != 0)[:, None] & (thought != 0)
-            count.scatter_add(tf.IndexedSlices(tf.cast(agreed, tf.int32), rows))
+        several = tf.range(len(self.indexes))
+        tags = tf.tile(tag(THOUGHT + several, [[0], [1]])[None], [tf.shape(rows)[0], 1, 1])
+        good, bad = self.memory.count(rows, tags)  # [n, 2, J]
+        return bad[:, 0] + good[:, 1], good[:, 0] + bad[:, 1]
+
+    def _thoughts(self, good, bad):
+        """Features of a moment for `record`: int32 [n, J]."""
+        said = tag(THOUGHT + tf.range(len(self.indexes)), tf.cast(good > bad, tf.int32))
+        return tf.where(good == bad, NONE, said)
+
+    def grown(self, rows):
+        """Whether machines go by what they have learned of their indications, bool [n].
+
+        A machine has looked up how its choices by the crude rule came out, those that the other rule would have made
+        too and those that it would not: the first did better.
+        """
+        good, bad = self.memory.count(rows, tf.tile(tag(RULE, [[0, 1]]), [tf.shape(rows)[0], 1]))  # [n, 2]
+        all_ = good + bad
+        share = (good + 1) / (all_ + 2)
+        return tf.reduce_all(all_ >= self.config.constancy, 1) & (share[:, 1] > share[:, 0])
+
+    def _of_rule(self, thought: Thought, legal, choice):
+        """The feature of a moment that `grown` looks up: what the rules said of the choice, int32 [n]."""
+        crude, learned = (tf.gather(favourites(votes, legal), choice, axis=1, batch_dims=1)
+                          for votes in (thought.crude, thought.learned))
+        return tf.where(crude, tag(RULE, tf.cast(learned, tf.int32)), NONE)
 
     # "New forms of index might be introduced on account of special features observed in the indexes already used."
 
-    def combine(self) -> None:
-        """Every machine makes its combined indexes anew: of features of the index that was right most often for its
-        errors, the exact situation aside, and of the next ones; and enters in them all it remembers."""
-        rows, combined = tf.range(self.config.machines), self.config.combined
-        weights = self._weights(rows)[:, 1:len(self.game.features)]
-        order = 1 + tf.math.top_k(weights, combined + 1).indices  # [n, combined + 1]
-        self.pair.assign(tf.stack([tf.repeat(order[:, :1], combined, 1), order[:, 1:]], 2))
-        for count in (self.right, self.wrong):  # what the indexes before them earned was not theirs
-            count[:, -combined:].assign(tf.zeros([self.config.machines, combined], tf.int32))
-        made = len(self.indexes) - combined + tf.range(combined)
-        cards = tf.reshape(self.card, [self.config.machines, len(self.indexes), -1])
-        self.card.assign(tf.reshape(tf.concat([cards[:, :-combined], tf.fill(tf.shape(cards[:, -combined:]), NONE)], 1),
-                                    [-1]))
+    def combine(self, number: int) -> None:
+        """Every machine makes index `number` of its own, from 0, and enters in it all that it remembers: of features
+        of the index that was right most often for its errors, the exact situation aside, and of the next."""
+        rows = tf.range(self.config.machines)
+        right, wrong = (tf.cast(count + 1, tf.float32) for count in self.record(rows))
+        order = 1 + tf.math.top_k((right / wrong)[:, 1:len(self.game.features)], number + 2).indices
+        pair = tf.stack([order[:, 0], order[:, number + 1]], 1)  # [n, 2]
+        self.pair[:, number].assign(pair)
+        place = self.features + len(self.game.features) + 1 + number
+        self.memory.enter(rows, place, self.features + pair, mix)
 
-        def enter(time):
-            there = (time >= 0) & (time < self.time)
-            at = (self._moment(rows, time, there) * len(self.indexes))[:, None]
-            first, second = (self.key.sparse_read(at + self.FIRST + self.pair[..., side]) for side in (0, 1))
-            keys = tf.where(there[:, None] & (first >= 0) & (second >= 0), mix(first, second), NONE)
-            cards = self._card(rows[:, None], made, keys)
-            before = self.card.sparse_read(cards)
-            for variable, value, where in ((self.key, keys, at + made), (self.before, before, at + made),
-                                           (self.card, tf.tile(time[:, None], [1, combined]), cards)):
-                variable.scatter_update(tf.IndexedSlices(value, where))
-            return (time + 1,)
-        tf.while_loop(lambda time: tf.reduce_any(time < self.time), enter,
-                      [tf.maximum(0, self.time - self.config.memory)])
-
-    def _combined(self, rows, keys):
-        """The game's features and those of two of them: int32 [n, A, J]."""
+    def _with_combined(self, rows, tags):
+        """The features and those of two of them: int32 [n, A, J]."""
         if not self.config.combined:
-            return keys
-        first, second = (tf.gather(keys, tf.gather(self.pair, rows)[..., side], axis=2, batch_dims=1)
-                         for side in (0, 1))
-        return tf.concat([keys, mix(first, second)], 2)
-
-    # "Each machine should be supplied with a tape bearing a random series of figures, e.g. 0 and 1 in equal quantities,
-    # and this series of figures should be used in the choices made by the machine."
-
-    def supply_tapes(self, seed: int) -> None:
-        """Gives every machine a tape of its own."""
-        bits = tf.random.stateless_uniform(self.tape.shape, [seed, 0], 0, 2, tf.int32)
-        self.tape.assign(tf.cast(bits, tf.int8))
-
-    def fake(self, rows, places, figures) -> None:
-        """Puts figures at places of the tapes, counted from its start: the choices made there are this one.
-
-        "By faking the choices made one would be able to control the development of the machine to some extent."
-        """
-        at = rows[:, None] * self.config.tape + places
-        self.tape.scatter_update(tf.IndexedSlices(tf.broadcast_to(tf.cast(figures, tf.int8), tf.shape(at)), at))
-
-    def decide(self, rows, best, active):
-        """One of the best choices, bool [n, A], by halving them until one is left: a figure of the tape a halving.
-
-        Returns:
-          The choices, int32 [n], and how many figures of the tape are used by then, int32 [n].
-        """
-        low, high = tf.zeros_like(rows), tf.reduce_sum(tf.cast(best, tf.int32), 1)
-        read = tf.gather(self.read, rows)
-        for _ in range(math.ceil(math.log2(best.shape[1]))):
-            open_ = active & (high - low > 1)
-            figure = self.tape.sparse_read(rows * self.config.tape + read % self.config.tape)
-            middle = (low + high) // 2
-            low, high = (tf.where(open_ & (figure == 1), middle, low), tf.where(open_ & (figure == 0), middle, high))
-            read += tf.cast(open_, tf.int32)
-        order = tf.cumsum(tf.cast(best, tf.int32), 1) - 1
-        return tf.argmax(tf.cast(best & (order == low[:, None]), tf.int32), 1, tf.int32), read
+            return tags
+        pair = tf.gather(self.pair, rows)
+        first, second = (tf.gather(tags, tf.maximum(pair[..., side], 0), axis=2, batch_dims=1) for side in (0, 1))
+        made = tf.where((pair[:, None, :, 0] >= 0) & (first >= 0) & (second >= 0), mix(first, second), NONE)
+        return tf.concat([tags, made], 2)
 
     # "I suggest that there should be two keys which can be manipulated by the schoolmaster, and which represent the
     # ideas of pleasure and pain."
 
     def feel(self, rows, signal) -> None:
         """What was done since the last time anything was felt comes out so: PLEASURE, PAIN or 0, int32 [n]."""
-        time, felt = tf.gather(self.time, rows), tf.gather(self.felt, rows)
-        waiting = tf.where(signal == 0, 0, tf.minimum(time - felt, self.config.memory))
-
-        def assign(k):
-            at = self._moment(rows, time - 1 - k, k < waiting)
-            self.outcome.scatter_update(tf.IndexedSlices(tf.cast(signal, tf.int8), at))
-            self._investigate(rows, at, tf.where(k < waiting, signal, 0))
-            return (k + 1,)
-        most = tf.reduce_max(waiting)
-        tf.while_loop(lambda k: k < most, assign, [0])
-        self.felt.scatter_update(tf.IndexedSlices(tf.where(signal == 0, felt, time), rows))
+        self.memory.feel(rows, signal)
 
     # "At later stages in education the machine would recognise certain other conditions as desirable owing to their
-    # having been constantly associated in the past with pleasure, and likewise certain others as undesirable."
+    # having been constantly associated in the past with pleasure, and likewise certain others as undesirable. Certain
+    # expressions of anger on the part of the schoolmaster might … be recognised as so ominous that they could never be
+    # overlooked."
 
-    def recognise(self, rows, index: int, key):
-        """What a condition, int32 [n], has always come with: PLEASURE, PAIN, or 0."""
-        good, bad = (count[:, 0, 0] for count in self.look_up(rows, tf.constant([index]), key[:, None, None]))
-        enough = good + bad >= self.config.constancy
-        return tf.cast(enough & (bad == 0), tf.int32) - tf.cast(enough & (good == 0), tf.int32)
+    def recognise(self, rows, tags):
+        """What conditions, int32 [n, C], have always come with: PAIN if any of them has, PLEASURE, or 0.
+
+        Of those after the first, which other situations have too, it takes twice as many.
+        """
+        good, bad = self.memory.look_up(rows, tags)
+        enough = good + bad >= self.config.constancy * tf.minimum(1 + tf.range(tags.shape[1]), 2)
+        pain, pleasure = (tf.reduce_any(enough & (other == 0), 1) for other in (good, bad))
+        return tf.where(pain, PAIN, tf.where(pleasure, PLEASURE, 0))
 
     # What a machine does.
 
     def move(self, rows, board, active):
         """Sees a position, feels what it stands for, chooses a move and remembers it. Returns moves, int32 [n]."""
-        condition, none = self.game.condition(board), tf.fill(tf.shape(rows), NONE)
-        self.feel(rows, tf.where(active, self.recognise(rows, self.CONDITION, condition), 0))
-        thought = self.think(rows, board)
-        choice, read = self.decide(rows, favourites(thought.votes, self.game.legal(board)), active)
-        self.read.scatter_update(tf.IndexedSlices(read, rows))
-        keys, good, bad = (tf.gather(part, choice, axis=1, batch_dims=1) for part in thought[:3])  # [n, J]
-        pattern = tf.reduce_sum((tf.sign(good - bad) + 1) * self._places, 1)
-        keys = tf.concat([tf.stack([condition, none, pattern], 1), keys], 1)
-        self.remember(rows, keys, choice, board, active)
+        conditions = tag(CONDITION + tf.range(self.conditions), self.game.condition_keys(board))
+        self.feel(rows, tf.where(active, self.recognise(rows, conditions), 0))
+        thought, legal = self.think(rows, board), self.game.legal(board)
+        choice = self.tape.choose(rows, favourites(thought.votes, legal), active)
+        tags, good, bad = (tf.gather(part, choice, axis=1, batch_dims=1) for part in thought[:3])  # [n, J]
+        others = tf.stack([tf.fill(tf.shape(rows), NONE), self._of_rule(thought, legal, choice)], 1)
+        self._remember(rows, MOVED, choice, board, tf.concat([conditions, others, tags, self._thoughts(good, bad)], 1),
+                       active)
+        self.heard.scatter_update(tf.IndexedSlices(tf.where(active, NONE, tf.gather(self.heard, rows)), rows))
         return choice
 
     def hear(self, rows, word, board, active) -> None:
         """A word of the schoolmaster's, int32 [n], while a position is before it."""
-        self.feel(rows, tf.where(active, self.recognise(rows, self.WORD, word), 0))
-        keys = tf.where(tf.range(len(self.indexes)) == self.WORD, word[:, None], NONE)
-        self.remember(rows, keys, self.game.moves + word, board, active)
+        tags = tag(WORD, word)[:, None]
+        self.feel(rows, tf.where(active, self.recognise(rows, tags), 0))
+        places = tf.range(self.memory.places)
+        self._remember(rows, HEARD, word, board, tf.where(places == self.conditions, tags, NONE), active)
+        self.heard.scatter_update(tf.IndexedSlices(tf.where(active, word, tf.gather(self.heard, rows)), rows))
 
     # "The mechanic who has constructed the machine … may put it back to one of its previous positions and ask the
     # schoolmaster to repeat his lessons from that point on."
@@ -377,8 +284,13 @@ def favourites(votes, legal):
     return legal & (votes == tf.reduce_max(votes, 1, keepdims=True))
 
 
+def tag(index, key):
+    """A feature of an index as one number, int32 of 31 bits: a hash, under which two of 2^31 meet by chance."""
+    return mix(tf.convert_to_tensor(key, tf.int32), index)
+
+
 def mix(a, b):
-    """One feature of two, int32 of 31 bits: a hash, under which two of 2^31 features meet by chance."""
+    """One feature of two, as `tag`."""
     # The constants are those of MurmurHash3's finaliser (Appleby), whose multiplications wrap around.
     x = tf.bitwise.bitwise_xor(a * -1640531535 + b, tf.bitwise.right_shift(a, 15))
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.bitwise_and(tf.bitwise.right_shift(x, 16), 0xFFFF)) * -2048144789

@@ -55,14 +55,14 @@ class Config(learning_machine.Config):
         if self.machines % 2 and any(term['against'] == 'each other' for term in self.terms):
             raise ValueError(f'machines is {self.machines}, and they cannot all play each other; give an even number')
 
-    def term(self, lesson: int) -> tuple[Term, bool]:
-        """The term a lesson, counted from 0, belongs to, and whether it is the first of it."""
+    def term(self, lesson: int) -> tuple[Term, int]:
+        """The term a lesson, counted from 0, belongs to; and if it is its first, how many came before, else 0."""
         terms = [Term(**term) for term in self.terms]  # type: ignore[arg-type]
-        for term in terms[:-1]:
-            if lesson < term.lessons:
-                return term, not lesson
-            lesson -= term.lessons
-        return terms[-1], not lesson
+        before = 0
+        while before < len(terms) - 1 and lesson >= terms[before].lessons:
+            lesson -= terms[before].lessons
+            before += 1
+        return terms[before], 0 if lesson else before
 
 
 class Register(tf.Module):

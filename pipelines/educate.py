@@ -3,7 +3,8 @@
     python -m pipelines.educate --config learning_machine_nim
     python -m pipelines.educate --config learning_machine_noughts --teacher
 
-With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
+With `--teacher` a person is the schoolmaster of one of them, and with `--mechanic` another one looks into it: see
+`teacher.py` and `mechanic.py`.
 """
 import dataclasses
 import sys
@@ -40,18 +41,22 @@ STAGE = stage.Stage('educate', execute, needs=('prepare',), outputs={'model_run'
 def main(argv=None) -> None:
     flags = cli.parser('educate', __doc__ or '')
     flags.add_argument('--teacher', action='store_true', help='teach the best of the machines yourself, by keyboard')
+    flags.add_argument('--mechanic', action='store_true', help='look into the machine that --teacher teaches, and put '
+                       'it back to an earlier position')
     args, rest = flags.parse_known_args(argv)
-    if not args.teacher or args.explain:
+    if not (args.teacher or args.mechanic) or args.explain:
         cli.main(STAGE, flags, argv)
         return
     if rest:
         flags.error(f'unknown argument {rest[0]}')
+    if args.teacher and args.mechanic:
+        flags.error('--teacher and --mechanic are two persons; give one of them')
 
     def work():
         pipeline = cli.open_pipeline(args)
         STAGE.check(pipeline.config)
-        from pipelines.training import teacher
-        teacher.teach(pipeline, sys.stdin, sys.stdout)
+        from pipelines.training import mechanic, teacher
+        (teacher.teach if args.teacher else mechanic.inspect)(pipeline, sys.stdin, sys.stdout)
     cli.run_command(work)
 
 

@@ -35,6 +35,7 @@ from matplotlib.figure import Figure
 from data_prep.core import records
 from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
 from keras_models.turing import lessons
+from keras_models.turing.tape import Tape
 from pipelines.core import cli
 
 GAMES = 20  # of every machine at an examination by play
@@ -45,10 +46,10 @@ STYLE = {'font.size': 9, 'axes.titlelocation': 'left', 'axes.titlesize': 10, 'ax
          'axes.spines.right': False, 'axes.grid': True, 'axes.grid.axis': 'y', 'grid.color': '#d8dce0',
          'legend.frameon': False, 'axes.prop_cycle': cycler(color=COLOURS)}
 
-FIGURES = 10  # that are faked
+FIGURES = 10  # choices that are faked
 ONE_IN = 2 ** FIGURES
-# Every choice is of two, so that one figure makes it, and thirty men are enough for ten such choices in few games.
-FAKED = Config(game='nim', options={'heaps': 1, 'highest': 30, 'most': 2}, memory=256, cards=512, tape=256)
+# Every choice is of two, and thirty men are enough for ten choices between equal ones in few games.
+FAKED = Config(game='nim', options={'heaps': 1, 'highest': 30, 'most': 2}, memory=192, cards=512, tape=256)
 BINS = np.linspace(0, 1, 21)  # of degrees
 SCHOOLS, FEW = 3, 12  # sequences of lessons, and how many: machines still differ by far then
 
@@ -71,12 +72,8 @@ SUBJECTS = {'Nim': Subject('nim', lessons.Term('perfect', 400), 'winning positio
 Press = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-def honestly(keys, number, seed):
-    return keys
-
-
-def never(keys, number, seed):
-    return tf.zeros_like(keys)
+WAYS: dict[str, Press] = {'honestly': lambda keys, number, seed: keys,
+                          'never': lambda keys, number, seed: tf.zeros_like(keys)}
 
 
 def decided(keys: np.ndarray) -> Press:
@@ -110,7 +107,7 @@ def school(subject: Subject, config: Config, press: Press, count: int, seed: int
     """
     machines = Machines(config)
     machines.jit = True
-    machines.supply_tapes(seed)
+    machines.tape.supply(seed)
     examine, pressed = examiner(machines, seed), tf.Variable(tf.zeros([count, config.machines], tf.int32))
 
     def noted(number, keys):
@@ -163,7 +160,7 @@ SHUFFLED, COIN = 'the same keys, shuffled', "a coin's keys"
 
 def schooling(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
     found = {name: school(subject, config, press, count, seed)[0]
-             for name, press in (('schooled', honestly), ('played, keys never pressed', never))}
+             for name, press in (('schooled', WAYS['honestly']), ('played, keys never pressed', WAYS['never']))}
     found['never played'] = 0 * found['schooled'] + found['schooled'][:1]
     return found, [
         ('schooled', 'played, keys never pressed', TEACHES),
@@ -173,19 +170,19 @@ def schooling(subject: Subject, config: Config, count: int, seed: int) -> tuple[
 def rules(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
     configs = {'crude majority': dataclasses.replace(config, rule='majority'),
                'learned weighting': dataclasses.replace(config, rule='learned')}
-    found = {name: school(subject, one, honestly, count, seed)[0] for name, one in configs.items()}
+    found = {name: school(subject, one, WAYS['honestly'], count, seed)[0] for name, one in configs.items()}
     words = 'the learned weighting is better', NO_DIFFERENCE, 'the crude rule is better'
     return found, [('learned weighting', 'crude majority', words)]
 
 
 def cheating(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
-    honest, keys = school(subject, config, honestly, count, seed)
+    honest, keys = school(subject, config, WAYS['honestly'], count, seed)
     draw = np.random.default_rng(seed)
     given = {SHUFFLED: draw.permutation(keys.ravel()).reshape(keys.shape),
              COIN: np.where(draw.random(keys.shape) < np.mean(keys == PLEASURE), PLEASURE, PAIN).astype(np.int32)}
     found = {'schooled honestly': honest} | {
         name: school(subject, config, decided(keys), count, seed)[0] for name, keys in given.items()}
-    found['keys never pressed'] = school(subject, config, never, count, seed)[0]
+    found['keys never pressed'], _ = school(subject, config, WAYS['never'], count, seed)
     return found, [('schooled honestly', COIN, TEACHES), (SHUFFLED, COIN, CHEATS), (COIN, 'keys never pressed', HABIT)]
 
 
@@ -242,12 +239,14 @@ class Faked:
     """A population whose first choices were faked, and another on the same lessons.
 
     Attributes:
-      figures: that were put on the tapes: those of the best machine of a pilot population.
+      choices: that were insisted on: those of the best machine of a pilot population.
+      expected: the share of tapes on which they fall, a product of 1/k for choices between k equal ones.
       model: that machine's degree of development.
       faked, free: degrees after each lesson, [count, machines].
-      agree: bool [machines], whether a free machine's own tape begins with the same figures.
+      agree: bool [machines], whether a free machine's own tape made the same choices.
     """
-    figures: np.ndarray
+    choices: np.ndarray
+    expected: float
     model: float
     faked: np.ndarray
     free: np.ndarray
@@ -271,41 +270,42 @@ def same_lesson(machines: Machines, number, seed) -> None:
                                       tf.repeat(game.start(seed, 1), n, 0), tf.equal(number % 2, 0)))
 
 
-def develop(config: Config, count: int, seed: int, tapes: int, figures=None) -> tuple[np.ndarray, ...]:
-    """Raises a population on the lessons of a seed, on tapes that begin with `figures`, if any are given.
+def develop(config: Config, count: int, seed: int, tapes: int, choices=None) -> tuple[np.ndarray, Tape]:
+    """Raises a population on the lessons of a seed, insisting on its first `choices`, if any are given.
 
     Returns:
-      Degrees of development after each lesson, [count, machines]; the figures the tapes begin with, [machines,
-      FIGURES]; and how many were used, [machines].
+      Degrees of development after each lesson, [count, machines], and the tapes, on which the first choices stand.
     """
     machines, rows = Machines(config), tf.range(config.machines)
     machines.jit = True
-    machines.supply_tapes(tapes)
-    if figures is not None:
-        machines.fake(rows, tf.range(FIGURES), figures)
+    machines.tape.supply(tapes)
+    if choices is not None:
+        machines.tape.insist(rows, tf.range(FIGURES), choices)
     examine = examiner(machines, seed)
     lesson = tf.function(lambda number, seed: same_lesson(machines, number, seed), autograph=False)
     degrees = []
     for number in range(count):
         lesson(tf.constant(number), tf.constant([seed, TURNS * number]))
         degrees.append(examine().numpy())
-    return (np.array(degrees), machines.tape.numpy().reshape(config.machines, -1)[:, :FIGURES], machines.read.numpy())
+    return np.array(degrees), machines.tape
 
 
 def fake(machines: int, count: int, seed: int) -> Faked:
-    """Finds a machine that developed well, and gives its first figures to a population.
+    """Finds a machine that developed well, and insists on its first choices in a population.
 
     Raises:
-      ValueError: no machine of the pilot population used so many figures.
+      ValueError: no machine of the pilot population made so many.
     """
-    config = dataclasses.replace(FAKED, machines=machines)
-    pilot, tapes, used = develop(dataclasses.replace(config, machines=min(machines, 4 * ONE_IN)), count, seed, 3 * seed)
-    if used.max() < FIGURES:
-        raise ValueError(f'no machine used {FIGURES} figures in {count} lessons; give more')
-    best = int(np.argmax(np.where(used >= FIGURES, pilot[-1], -1)))
-    faked, *_ = develop(config, count, seed, 3 * seed + 1, tapes[best])
-    free, others, _ = develop(config, count, seed, 3 * seed + 2)
-    return Faked(tapes[best], float(pilot[-1, best]), faked, free, (others == tapes[best]).all(1))
+    config = dataclasses.replace(FAKED, machines=machines, places=FIGURES)
+    pilot, tape = develop(dataclasses.replace(config, machines=min(machines, 4 * ONE_IN)), count, seed, 3 * seed)
+    best = int(np.argmax(np.where(tape.made.numpy() >= FIGURES, pilot[-1], -1)))
+    if tape.made.numpy()[best] < FIGURES:
+        raise ValueError(f'no machine made {FIGURES} choices in {count} lessons; give more')
+    choices, among = (part.numpy()[best] for part in tape.beginnings())
+    faked, _ = develop(config, count, seed, 3 * seed + 1, choices)
+    free, others = develop(config, count, seed, 3 * seed + 2)
+    agree = (others.beginnings()[0].numpy() == choices).all(1)
+    return Faked(choices, float(np.prod(1 / among)), float(pilot[-1, best]), faked, free, agree)
 
 
 def claim(machines: int, count: int | None, seed: int) -> dict:
@@ -325,8 +325,9 @@ def claim(machines: int, count: int | None, seed: int) -> dict:
             rows.append({'degree': f'of the unfaked, {name}, less the faked', 'found': (found := mean_of(further)),
                          'verdict': verdict(found, 'higher', NO_DIFFERENCE, 'lower')})
     return {'lessons': count or FEW, 'unfaked machines': SCHOOLS * machines, 'rows': rows, 'schools': [
-        {'seed': seed + number, 'figures': one.figures.tolist(), 'degree of the one faked': one.model,
-         'shares': shares([one]), 'median of the faked': np.median(one.faked, 1).tolist(),
+        {'seed': seed + number, 'choices': one.choices.tolist(), 'expected': one.expected,
+         'degree of the one faked': one.model, 'shares': shares([one]),
+         'median of the faked': np.median(one.faked, 1).tolist(),
          'as high': [share_of(those) for those in one.as_high()],
          'degrees': {name: np.histogram(all_[-1], BINS)[0].tolist()
                      for name, all_ in (('faked', one.faked), ('unfaked', one.free))}}
@@ -342,7 +343,7 @@ def print_claim(found: dict) -> None:
         print(f'  {name}: {mean:.3f}{unit} [{low:.3f}, {high:.3f}]: {row["verdict"]}')
     for one in found['schools']:
         shares = ', '.join(f'{name} {value:.3%}' for name, (value, *_) in one['shares'].items())
-        print(f'  seed {one["seed"]}, figures {"".join(map(str, one["figures"]))}: degree of the one faked '
+        print(f'  seed {one["seed"]}, choices {"".join(map(str, one["choices"]))}: degree of the one faked '
               f'{one["degree of the one faked"]:.1%}, of the faked {one["median of the faked"][-1]:.1%}; {shares}')
 
 

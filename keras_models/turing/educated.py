@@ -7,10 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from keras_models import ModelError, reason
-from keras_models.learning_machine import NONE, Machines, favourites
+from keras_models.learning_machine import Machines, favourites
 from keras_models.school import Config, check_game
 from keras_models.turing import games
 from keras_models.turing.lessons import mark, match, opponent, opponents
+from keras_models.turing.memory import NONE
 
 GAMES = 1000  # played of each kind by a judge, every other one begun by the machine
 _FELT = ('pain', '', 'pleasure')
@@ -52,10 +53,11 @@ class Player(tf.Module):
         """The choice, int32 [n], its votes, and the moments that voted: times and outcomes [n, J, looked_up]."""
         machine, rows = self._machine, tf.zeros_like(board[:, 0])
         thought = machine.think(rows, board)
-        choice, _ = machine.decide(rows, favourites(thought.votes, machine.game.legal(board)), rows == 0)
-        keys = tf.gather(thought.keys, choice[:, None], axis=1, batch_dims=1)  # [n, 1, J]
-        times, outcomes = machine.recall(rows, tf.range(machine.FIRST, len(machine.indexes)), keys)
-        return choice, tf.gather(thought.votes, choice, axis=1, batch_dims=1), times[:, 0], outcomes[:, 0]
+        choice, _ = machine.tape.draw(rows, favourites(thought.votes, machine.game.legal(board)), rows == 0)
+        tags = tf.gather(thought.tags, choice, axis=1, batch_dims=1)  # [n, J]
+        places = machine.features + tf.range(len(machine.indexes))
+        return (choice, tf.gather(thought.votes, choice, axis=1, batch_dims=1),
+                *machine.memory.recall(rows, places, tags))
 
     def _told(self, times, outcomes):
         """Memories in words: strings [n, memories]."""
@@ -66,10 +68,10 @@ class Player(tf.Module):
         time, felt = (part[:, :self._inference.memories] for part in _latest(flat, flat, felt))  # [n, memories]
         there = time >= 0
         found = tf.reduce_any(times[:, None] == time[..., None, None], -1)  # [n, memories, J]
-        names = tf.constant([f', {name}' for name in machine.indexes[machine.FIRST:]])
+        names = tf.constant([f', {name}' for name in machine.indexes])
         indexes = tf.strings.substr(tf.strings.reduce_join(tf.where(found, names, ''), -1), 2, -1)
-        scene, choice = machine.moment(tf.zeros_like(time), time, there)
-        words = tf.strings.join([machine.game.write(tf.cast(scene, tf.int32)), ' ', tf.gather(self._moves, choice),
+        _, scene, choice = machine.memory.moment(tf.zeros_like(time), time, there)
+        words = tf.strings.join([machine.game.write(scene), ' ', tf.gather(self._moves, choice),
                                  ': ', tf.gather(tf.constant(_FELT), felt + 1), ' (', indexes, ')'])
         return tf.where(there, words, '')
 

@@ -139,7 +139,7 @@ def trial(machines: Machines, against: str, games: int, seed) -> tf.Tensor:
 
     def candidate(board, active, turn):
         best = favourites(machines.think(rows, board).votes, game.legal(board))
-        return machines.decide(rows, best, active)[0]
+        return machines.tape.draw(rows, best, active)[0]
 
     def one(number):
         outcome = match(game, candidate, opponent(game, against, seed + tf.stack([number, 1])),

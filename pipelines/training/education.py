@@ -7,7 +7,9 @@ from collections.abc import Callable
 import orbit
 import tensorflow as tf
 
+from data_prep import UserError
 from data_prep.core import records
+from keras_models import reason
 from keras_models.core import layers
 from keras_models.turing import lessons
 from pipelines.core.config import Config
@@ -31,7 +33,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.config, self.strategy, self.model = config, tf.distribute.get_strategy(), config.model_spec
         self.nets = self.model.build(config.model)
         self.machines, self.register = self.nets['machines'], self.nets['register']
-        self.machines.supply_tapes(config.seed)
+        self.machines.tape.supply(config.seed)
         self.machines.jit = jit.decided(config, accelerated=False)
         self.global_step = orbit.utils.create_global_step()
         self.validated = tf.Variable(0, dtype=tf.int64, trainable=False, name='validated')
@@ -49,9 +51,9 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         for _ in range(int(num_steps)):
             self.before_step()
             number = int(self.global_step.numpy())
-            term, first = config.model.term(number)
-            if first and number and config.model.combined:
-                tf.function(self.machines.combine, autograph=False)()
+            term, before = config.model.term(number)
+            if 0 < before <= config.model.combined:
+                tf.function(lambda before=before: self.machines.combine(before - 1), autograph=False)()
             outcomes.append(self._lesson(term)(tf.constant(number), tf.constant([config.seed, number])))
             self.global_step.assign_add(1)
         all_ = tf.stack(outcomes)
@@ -104,7 +106,10 @@ def educate(config: Config, examples: str, run: str) -> RunFacts:
     started = loop.start(education, run)
     seconds = time.monotonic()
     with Progress(education.global_step, config.train.steps, education.model.unit, 'educate', 'won') as progress:
-        loop.run(education, progress, run)
+        try:
+            loop.run(education, progress, run)
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(f'{reason(error)}.') from error  # a memory is full
     facts = RunFacts(
         steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1),
         jit=education.machines.jit, replicas=1,

@@ -1,6 +1,7 @@
 """A terminal in which a person is the schoolmaster of one machine.
 
 "The machine is provided with a typewriter keyboard on which any remarks to it are typed" (Turing), and with two keys.
+He is "forbidden any detailed knowledge of the inner workings", which `mechanic.py` shows to another person.
 """
 import contextlib
 import os
@@ -13,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from keras_models.core import layers
 from keras_models.learning_machine import PAIN, PLEASURE, Machines
 from pipelines.training import checkpoints
 
@@ -20,12 +22,52 @@ HELP = """  a move, as the board names it      you play it
   +   pleasure      -   pain         press a key: it is about all that was done since the last
   any other words                    a remark, which the machine hears
   new     another game, in which the other side begins
-  why     the memories that voted for the machine's last move
-  back    puts the machine back to where it was before this game
-  save PATH     keeps the machine as it is now      help     this      quit     leave
-"""
-_FELT = {PLEASURE: 'That felt good to it.', PAIN: 'That hurt it.'}
+  help    this      quit     leave; the machine stays as it is now"""
+POSITIONS = 20  # of a machine that are kept, the latest
 _ROWS = np.zeros(1, np.int32)  # no tensor: importing this must not start TensorFlow
+
+
+class Positions:
+    """The positions of one machine on disk, numbered: after each game that it was taught here.
+
+    Args:
+      machine: a population of one.
+      folder: where they are kept.
+    """
+
+    def __init__(self, machine: Machines, folder: str):
+        self.folder = folder
+        self._checkpoint = tf.train.Checkpoint(nets=layers.by_name({'machines': machine}))
+
+    def numbers(self) -> list[int]:
+        return [checkpoints.step_of(path) for path in checkpoints.present(self.folder)]
+
+    def keep(self) -> int:
+        """Keeps the machine as it is, after all others. Returns the number of this position."""
+        number = max(self.numbers(), default=0) + 1
+        checkpoints.write(self._checkpoint, self.folder, number, POSITIONS)
+        return number
+
+    def put_back(self, number: int) -> None:
+        """Makes the machine what it was.
+
+        Raises:
+          UserError: there is no such position, or it is of a machine of another construction.
+        """
+        if number not in self.numbers():
+            raise UserError(f'{self.folder} has no position {number}; there are {self.numbers() or "none"}.')
+        self.read(os.path.join(self.folder, f'ckpt-{number}'))
+
+    def read(self, path: str) -> None:
+        """Makes the machine what was kept.
+
+        Raises:
+          UserError: it was no machine of this construction.
+        """
+        try:
+            self._checkpoint.read(path).assert_consumed()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            raise UserError(f'{path} keeps no machine of this configuration; give another, or remove it.') from error
 
 
 class Schoolroom:
@@ -35,16 +77,15 @@ class Schoolroom:
       machine: a population of one; it learns.
       out: where the board is shown and everything is said.
       known: what the machine knows, in words.
+      positions: where it is kept after each game.
     """
 
-    def __init__(self, machine: Machines, out: IO[str], known: str):
-        self.machine, self.game, self._out = machine, machine.game, out
-        self._earlier = machine.alone(0)
+    def __init__(self, machine: Machines, out: IO[str], known: str, positions: Positions):
+        self.machine, self.game, self._out, self._positions = machine, machine.game, out, positions
         self._move = tf.function(lambda board: machine.move(_ROWS, board, tf.constant([True])), autograph=False)
         self._hear = tf.function(lambda word, board: machine.hear(_ROWS, word, board, tf.constant([True])),
                                  autograph=False)
         self._games = 0
-        self._last: tuple | None = None  # what was before the machine at its last move, and the move
         self.say(f'This machine {known}. Type help for what you can do.')
         self.new()
 
@@ -52,7 +93,7 @@ class Schoolroom:
         print(text, file=self._out, flush=True)
 
     def new(self) -> None:
-        self._earlier.put_back(_ROWS, self.machine)
+        self._positions.keep()
         self._games += 1
         self.board = self.game.start(tf.constant([self._games, 0]), 1)
         self._next(machine=self._games % 2 == 0)
@@ -67,8 +108,7 @@ class Schoolroom:
                      + ' Press + or -, say something, or start a new game.')
             return
         if machine:
-            before, move = self.board, self._move(self.board)
-            self._last = before, int(move[0])
+            move = self._move(self.board)
             self.say(f'The machine plays {self.game.name(int(move[0]))}.')
             self.board = self.game.play(self.board, move)
             self._next(machine=False)
@@ -87,42 +127,19 @@ class Schoolroom:
             self._next(machine=True)
 
     def remark(self, text: str) -> None:
-        """Every word is heard; one that has always come with pain comes to work like pain."""
+        """Every word is heard."""
         for word in text.lower().split():
-            number = word_number(word)
-            known = int(self.machine.recognise(_ROWS, self.machine.WORD, tf.constant([number]))[0])
-            self._hear(tf.constant([number]), self.board)
-            self.say(f'It hears "{word}".{" " + _FELT[known] if known else ""}')
-
-    def why(self) -> None:
-        if self._last is None:
-            self.say('It has not moved yet.')
-            return
-        board, move = self._last
-        thought = self.machine.think(_ROWS, board)
-        for index, good, bad in zip(self.machine.indexes[self.machine.FIRST:], thought.good[0, move].numpy(),
-                                    thought.bad[0, move].numpy()):
-            self.say(f'  {index}: {good} memories for {self.game.name(move)}, {bad} against')
-
-    def back(self) -> None:
-        self.machine.put_back(_ROWS, self._earlier)
-        self._games -= 1
-        self._last = None
-        self.say('It is as it was before this game.')
-        self.new()
+            self._hear(tf.constant([word_number(word)]), self.board)
+            self.say(f'It hears "{word}".')
 
     def line(self, text: str) -> bool:
         """Does what a typed line says. Returns whether to go on."""
-        command, _, rest = text.partition(' ')
-        simple = {'+': lambda: self.press(PLEASURE), '-': lambda: self.press(PAIN), 'new': self.new, 'why': self.why,
-                  'back': self.back, 'help': lambda: self.say(HELP)}
+        simple = {'+': lambda: self.press(PLEASURE), '-': lambda: self.press(PAIN), 'new': self.new,
+                  'help': lambda: self.say(HELP)}
         if text == 'quit':
             return False
         if text in simple:
             simple[text]()
-        elif command == 'save' and rest:
-            checkpoints.save({'machines': self.machine}, rest)
-            self.say(f'{rest}.index keeps it.')
         elif text:
             try:
                 move = self.game.move(text)
@@ -138,24 +155,37 @@ def word_number(word: str) -> int:
     return zlib.crc32(word.encode()) & 0x3FFFFFFF
 
 
-def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
-    """Lets a person teach the best machine of a configuration, as it left school, or one that knows nothing."""
+def open_machine(pipeline) -> tuple[Machines, str, Positions]:
+    """The machine of a configuration's schoolroom, alone, what it knows, in words, and its positions: as it was left
+    there; else the best that left school; else one that knows nothing."""
     nets = pipeline.config.model_spec.build(pipeline.config.model)
-    nets['machines'].supply_tapes(pipeline.config.seed)
+    nets['machines'].tape.supply(pipeline.config.seed)
     try:
-        run = pipeline.outputs('train')['model_run'].uri
+        run = pipeline.outputs('train', make=False)['model_run'].uri
     except UserError:
         known = 'was never taught anything'
     else:
         checkpoints.restore(nets, os.path.join(run, 'weights'))
         known = 'left school'
-    room = Schoolroom(nets['machines'].alone(int(tf.argmax(nets['register'].degree))), out, known)
-    for line in _typed(lines):
+    machine = nets['machines'].alone(int(tf.argmax(nets['register'].degree)))
+    positions = Positions(machine, os.path.join(pipeline.root, 'schoolroom'))
+    if numbers := positions.numbers():
+        positions.put_back(numbers[-1])
+        known = 'was here before'
+    return machine, known, positions
+
+
+def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
+    """Lets a person teach the machine of a configuration's schoolroom, and keeps it there."""
+    machine, known, positions = open_machine(pipeline)
+    room = Schoolroom(machine, out, known, positions)
+    for line in typed(lines):
         if not room.line(line.strip()):
-            return
+            break
+    positions.keep()
 
 
-def _typed(lines: IO[str]) -> Iterator[str]:
+def typed(lines: IO[str]) -> Iterator[str]:
     """Lines, at a terminal after a prompt and until Ctrl-D."""
     if not lines.isatty():
         yield from lines

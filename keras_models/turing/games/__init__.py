@@ -13,7 +13,8 @@ move sees them: his own men 1, the other's -1, no man 0.
 - `features`, `keys(board)`: the names of F indexes; int32 [n, A, F] from 0 to 2^31 - 1, where to look up each choice in
   each index. The first is the whole position with the choice, the others are coarser, 'patterns of men on parts of' the
   board (Turing). The key of an illegal choice means nothing.
-- `condition(board)`: int32 [n] from 0, the whole position without a choice.
+- `conditions`, `condition_keys(board)`: names of C features of a position without a choice; int32 [n, C] from 0. The
+  first is the whole position, the others are what it has in common with like ones.
 - `read(texts)`, `write(board)`: strings [n] -> boards and back, in a graph: `3 4 5` for Nim, else as `games.texts`.
 - `show(board)`, `name(move)`, `move(text)`: a board [P] for a terminal, a choice as a person types it, and back.
 """

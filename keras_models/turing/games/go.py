@@ -52,6 +52,7 @@ class Game:
     most_turns: int = 60
 
     features = ('position', 'pattern', 'pattern up to symmetry', 'liberties and captures')
+    conditions = ('position', 'men and atari')
 
     def __post_init__(self):
         if not 2 <= self.side <= len(COLUMNS):
@@ -149,9 +150,13 @@ class Game:
             self._with_pass(tf.gather(smallest_pattern(), pattern), 4 ** 8),
             self._with_pass(counts, 40 + board[:, PASSES, None])], -1)
 
-    def condition(self, board) -> tf.Tensor:
-        """A hash, as `position` of `keys`."""
-        return tf.cast(self._hash(board) & 2 ** 31 - 1, tf.int32)
+    def condition_keys(self, board) -> tf.Tensor:
+        """position: as that of `keys`. men and atari: of either side the men, and those in atari up to 3."""
+        own, other, empty = self._sides(board)
+        in_atari = [tf.minimum(count(self._with_liberties(1, men, empty)), 3) for men in (own, other)]
+        numbers = tf.concat([count(own), count(other), *in_atari], 1)  # [n, 4]
+        return tf.stack([tf.cast(self._hash(board) & 2 ** 31 - 1, tf.int32),
+                         tf.reduce_sum(numbers * np.array([1, 64, 4096, 16384], np.int32), 1)], -1)
 
     def read(self, texts) -> tf.Tensor:
         """Ko and passes are not in the text; as many turns have been taken as there are men."""

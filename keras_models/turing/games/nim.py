@@ -39,6 +39,7 @@ class Game:
     opening: str = 'any'
 
     features = ('position', 'heaps by size', 'heap', 'what is left')
+    conditions = ('position', 'heaps by size')
 
     def __post_init__(self):
         if min(self.heaps, self.highest, self.most) < 1:
@@ -112,13 +113,13 @@ class Game:
         taken = tf.one_hot(self._heap, self.heaps, dtype=tf.int32) * self._taken[:, None]  # [A, heaps]
         left = tf.maximum(board[:, None] - taken, 0)
         choice = heap * self.most + self._taken - 1
-        return tf.stack([self.condition(board)[:, None] * self._kinds + np.arange(self.moves, dtype=np.int32),
+        return tf.stack([self._number(board)[:, None] * self._kinds + np.arange(self.moves, dtype=np.int32),
                          self._number(ascending(board))[:, None] * self._kinds + choice,
                          choice,
                          self._number(ascending(left))], -1)
 
-    def condition(self, board) -> tf.Tensor:
-        return self._number(board)
+    def condition_keys(self, board) -> tf.Tensor:
+        return tf.stack([self._number(board), self._number(ascending(board))], -1)
 
     def _number(self, heaps) -> tf.Tensor:
         """int32 [..., heaps] -> [...], another for other heaps."""

@@ -47,6 +47,7 @@ def perfect() -> np.ndarray:
 class Game:
     """Every key is a number of its own, none a hash."""
     features = ('position', 'position up to symmetry', 'lines', 'kind of square')
+    conditions = ('position', 'position up to symmetry')
     moves = 9
     size = 9
     most_turns = 9
@@ -67,7 +68,7 @@ class Game:
         return won | lost | tf.reduce_all(board != 0, -1), tf.cast(won, tf.int32) - tf.cast(lost, tf.int32)
 
     def best(self, board) -> tf.Tensor:
-        return tf.gather(tf.constant(perfect()), self.condition(board))
+        return tf.gather(tf.constant(perfect()), self._number(board))
 
     def keys(self, board) -> tf.Tensor:
         """position: board and choice. position up to symmetry: the least such number of the square's 8 symmetries.
@@ -75,17 +76,21 @@ class Game:
         square: corner, edge or centre, and the number of men on the board.
         """
         places = np.argsort(SYMMETRIES, -1).astype(np.int32)  # [8, 9], where each square comes to stand
-        turned = self.condition(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
+        turned = self._number(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
         others, there = others_in_lines()
         men = tf.gather(board, others, axis=1)  # [n, 9, 4, 2]
         own, other = (tf.reduce_sum(tf.cast(men == side, tf.int32), -1) for side in (1, -1))
         # A square is in 4 lines at most, so that numbers of lines are digits to the base of 5.
         lines = tf.reduce_sum(there * tf.gather(5 ** np.arange(9, dtype=np.int32), 3 * own + other), -1)
         all_men = tf.reduce_sum(tf.abs(board), -1)[:, None]
-        return tf.stack([self.condition(board)[:, None] * 9 + np.arange(9, dtype=np.int32),
+        return tf.stack([self._number(board)[:, None] * 9 + np.arange(9, dtype=np.int32),
                          tf.reduce_min(turned[..., None] * 9 + places, 1), lines, KIND * 10 + all_men], -1)
 
-    def condition(self, board) -> tf.Tensor:
+    def condition_keys(self, board) -> tf.Tensor:
+        turned = self._number(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
+        return tf.stack([self._number(board), tf.reduce_min(turned, 1)], -1)
+
+    def _number(self, board) -> tf.Tensor:
         return tf.reduce_sum((board + 1) * DIGITS, -1)
 
     def read(self, texts) -> tf.Tensor:

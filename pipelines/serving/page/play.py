@@ -24,9 +24,6 @@ ROOMS = 16  # schools at the same time; the one left longest is given up
 IDLE = 30 * 60  # seconds
 PAPERS = 64  # positions of an examination
 _ROW = np.zeros(1, np.int32)
-# What a machine is made of, by the names its class gives them.
-_PARTS = ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
-          'read')
 
 
 def examples(version: Version) -> list:
@@ -51,14 +48,12 @@ class Room:
     def press(self, signal: int) -> None:
         self.machine.feel(_ROW, tf.constant([signal]))
 
-    def hear(self, words: str, board: np.ndarray) -> list[dict]:
-        """Every word is heard; what it always came with shows on the machine's face."""
-        heard = []
-        for word in words.lower().split()[:10]:
+    def hear(self, words: str, board: np.ndarray) -> list[str]:
+        """Every word is heard; what it does inside is not shown."""
+        heard = words.lower().split()[:10]
+        for word in heard:
             number = tf.constant([zlib.crc32(word.encode()) & 0x3FFFFFFF])
-            felt = int(self.machine.recognise(_ROW, self.machine.WORD, number)[0])
             self.machine.hear(_ROW, number, tf.constant(board[None]), tf.constant([True]))
-            heard.append({'word': word, 'felt': felt})
         return heard
 
     def teach(self, against: str, count: int) -> None:
@@ -127,8 +122,10 @@ def _copy(version: Version) -> Machines:
     made = Machines(Config(**own, machines=1, game=name, options=options))
     # What the exported module holds is saved under its own names.
     theirs = version.model._machine  # noqa: SLF001
-    for name in _PARTS:
-        getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
+    for own, other in ((made, theirs), (made.memory, theirs.memory), (made.tape, theirs.tape)):
+        for name, variable in vars(own).items():
+            if isinstance(variable, tf.Variable):
+                variable.assign(tf.reshape(getattr(other, name), variable.shape))
     return made
 
 
