@@ -13,12 +13,13 @@ import tensorflow as tf
 
 from keras_models import ModelError
 from keras_models.turing import games
-from keras_models.turing.memory import HEARD, MOVED, NONE, PAIN, PLEASURE, Memory
+from keras_models.turing.games.nim_language import LENGTH, with_word
+from keras_models.turing.memory import HEARD, MOVED, NONE, PAIN, PLEASURE, SAID, Memory
 from keras_models.turing.tape import Tape
 
 MOST_BYTES = 4 * 2 ** 30  # of a population's memories
 # Indexes by the number that is mixed into their tags.
-CONDITION, WORD, RULE, FEATURE, THOUGHT = 0, 100, 200, 300, 400
+CONDITION, WORD, RULE, OF_MOVES, OF_WORDS, THOUGHT = range(0, 300, 50)
 
 
 @dataclasses.dataclass
@@ -82,14 +83,17 @@ class Machines(tf.Module):
     `jit` compiles thinking and finding cards by XLA. A lesson as a whole is not compiled: XLA would copy all memories.
 
     Attributes:
-      indexes: names of those of situation and choice, J: the game's, that of words, and those the machine combines.
+      indexes: names of those of situation and move, J: the game's, that of words, and those the machine combines.
+      words: names of those of situation and word of a statement, J there; in memory they have the same places.
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.config, self.game, self.jit = config, games.make(config.game, config.options), False
         self.indexes = (*self.game.features, 'word', *(f'combined {n + 1}' for n in range(config.combined)))
-        self.conditions, several = len(self.game.conditions), len(self.indexes)
+        self.language = self.game.language
+        self.words = (*self.language.features, 'remark and words') if self.language else ()
+        self.conditions, several = len(self.game.conditions), max(len(self.indexes), len(self.words))
         self.features = self.conditions + 2  # where those of situation and choice begin in a moment
         sizes = config.memory, config.cards, self.game.size, self.features + 2 * several
         if (bytes_ := config.machines * Memory.bytes(*sizes)) > MOST_BYTES:
@@ -126,14 +130,14 @@ class Machines(tf.Module):
         keys = self.game.keys(board)  # [n, A, F]
         heard = tf.gather(self.heard, rows)[:, None]
         move = tf.range(self.game.moves)
-        word = tf.where(heard >= 0, tag(FEATURE + keys.shape[2], mix(heard, move)), NONE)[..., None]
-        tags = tf.concat([tag(FEATURE + tf.range(keys.shape[2]), keys), word], 2)
-        return self._consider(rows, self._with_combined(rows, tags))
+        word = tf.where(heard >= 0, tag(OF_MOVES + keys.shape[2], mix(heard, move)), NONE)[..., None]
+        tags = tf.concat([tag(OF_MOVES + tf.range(keys.shape[2]), keys), word], 2)
+        return self._consider(rows, self._with_combined(rows, tags), OF_MOVES)
 
-    def _consider(self, rows, tags) -> Thought:
+    def _consider(self, rows, tags, kind: int) -> Thought:
         """Looks features up, and weighs what is found."""
         good, bad = self.memory.look_up(rows, tags)
-        crude, learned = self.crude(good, bad), self.learned(rows, good, bad)
+        crude, learned = self.crude(good, bad), self.learned(rows, good, bad, kind)
         votes = {'majority': lambda: crude, 'learned': lambda: learned,
                  'grows': lambda: tf.where(self.grown(rows)[:, None], learned, crude)}[self.config.rule]()
         return Thought(tags, good, bad, crude, learned, votes)
@@ -150,25 +154,25 @@ class Machines(tf.Module):
         """How many more memories are for a choice than against it, float32 [n, A]."""
         return tf.cast(tf.reduce_sum(good - bad, 2), tf.float32)
 
-    def learned(self, rows, good, bad):
+    def learned(self, rows, good, bad, kind: int):
         """The odds of a good outcome by each index, as logarithms, times how often it was right for once wrong."""
-        right, wrong, good, bad = (tf.cast(count, tf.float32) for count in (*self.record(rows), good, bad))
+        right, wrong, good, bad = (tf.cast(count, tf.float32) for count in (*self.record(rows, good.shape[2], kind), good, bad))
         odds = (2 * good + 1) / (2 * bad + 1)  # by Jeffreys's prior
         return tf.reduce_sum(tf.math.log(odds) * ((right + 1) / (wrong + 1))[:, None], 2)
 
-    def record(self, rows):
-        """How often each index was right, and wrong, of choices that it spoke for or against: int32 [n, J] each.
+    def record(self, rows, indexes: int, kind: int = OF_MOVES):
+        """How often each of so many indexes was right, and wrong, of choices that it spoke for or against: int32
+        [n, indexes] each.
 
         Looked up in the index of thoughts, whose features are that an index spoke for a choice and against it.
         """
-        several = tf.range(len(self.indexes))
-        tags = tf.tile(tag(THOUGHT + several, [[0], [1]])[None], [tf.shape(rows)[0], 1, 1])
+        tags = tf.tile(tag(THOUGHT + kind + tf.range(indexes), [[0], [1]])[None], [tf.shape(rows)[0], 1, 1])
         good, bad = self.memory.count(rows, tags)  # [n, 2, J]
         return bad[:, 0] + good[:, 1], good[:, 0] + bad[:, 1]
 
-    def _thoughts(self, good, bad):
+    def _thoughts(self, good, bad, kind: int):
         """Features of a moment for `record`: int32 [n, J]."""
-        said = tag(THOUGHT + tf.range(len(self.indexes)), tf.cast(good > bad, tf.int32))
+        said = tag(THOUGHT + kind + tf.range(good.shape[1]), tf.cast(good > bad, tf.int32))
         return tf.where(good == bad, NONE, said)
 
     def grown(self, rows):
@@ -194,7 +198,7 @@ class Machines(tf.Module):
         """Every machine makes index `number` of its own, from 0, and enters in it all that it remembers: of features
         of the index that was right most often for its errors, the exact situation aside, and of the next."""
         rows = tf.range(self.config.machines)
-        right, wrong = (tf.cast(count + 1, tf.float32) for count in self.record(rows))
+        right, wrong = (tf.cast(count + 1, tf.float32) for count in self.record(rows, len(self.indexes)))
         order = 1 + tf.math.top_k((right / wrong)[:, 1:len(self.game.features)], number + 2).indices
         pair = tf.stack([order[:, 0], order[:, number + 1]], 1)  # [n, 2]
         self.pair[:, number].assign(pair)
@@ -238,22 +242,58 @@ class Machines(tf.Module):
         """Sees a position, feels what it stands for, chooses a move and remembers it. Returns moves, int32 [n]."""
         conditions = tag(CONDITION + tf.range(self.conditions), self.game.condition_keys(board))
         self.feel(rows, tf.where(active, self.recognise(rows, conditions), 0))
-        thought, legal = self.think(rows, board), self.game.legal(board)
+        choice = self._choose(rows, self.think(rows, board), self.game.legal(board), active)
+        self._act(rows, MOVED, OF_MOVES, choice, conditions, board, active)
+        self._listen(rows, tf.where(active, NONE, tf.gather(self.heard, rows)))  # the remark was about this move
+        return choice[0]
+
+    def _choose(self, rows, thought: Thought, legal, active):
+        """What is chosen, int32 [n], and what the machine remembers of its thought."""
         choice = self.tape.choose(rows, favourites(thought.votes, legal), active)
-        tags, good, bad = (tf.gather(part, choice, axis=1, batch_dims=1) for part in thought[:3])  # [n, J]
-        others = tf.stack([tf.fill(tf.shape(rows), NONE), self._of_rule(thought, legal, choice)], 1)
-        self._remember(rows, MOVED, choice, board, tf.concat([conditions, others, tags, self._thoughts(good, bad)], 1),
-                       active)
-        self.heard.scatter_update(tf.IndexedSlices(tf.where(active, NONE, tf.gather(self.heard, rows)), rows))
-        return choice
+        parts = (tf.gather(part, choice, axis=1, batch_dims=1) for part in thought[:3])  # [n, J]
+        return choice, self._of_rule(thought, legal, choice), *parts
+
+    def _act(self, rows, kind: int, of: int, choice, conditions, board, active) -> None:
+        choice, rule, tags, good, bad = choice
+        several = (self.memory.places - self.features) // 2
+        features = [tf.pad(part, [[0, 0], [0, several - part.shape[1]]], constant_values=NONE)
+                    for part in (tags, self._thoughts(good, bad, of))]
+        others = tf.stack([tf.fill(tf.shape(rows), NONE), rule], 1)
+        self._remember(rows, kind, choice, board, tf.concat([conditions, others, *features], 1), active)
 
     def hear(self, rows, word, board, active) -> None:
-        """A word of the schoolmaster's, int32 [n], while a position is before it."""
+        """A word of another's, int32 [n], while a position is before it: it feels what the word stands for."""
         tags = tag(WORD, word)[:, None]
         self.feel(rows, tf.where(active, self.recognise(rows, tags), 0))
         places = tf.range(self.memory.places)
         self._remember(rows, HEARD, word, board, tf.where(places == self.conditions, tags, NONE), active)
-        self.heard.scatter_update(tf.IndexedSlices(tf.where(active, word, tf.gather(self.heard, rows)), rows))
+        self._listen(rows, tf.where(active, word, tf.gather(self.heard, rows)))
+
+    def _listen(self, rows, word) -> None:
+        self.heard.scatter_update(tf.IndexedSlices(word, rows))
+
+    # "It also types out any remarks that it wishes to make", word by word: each is a choice.
+
+    def say(self, rows, board, active):
+        """Composes a statement about a position and remembers it. Returns words of the language, int32 [n, LENGTH]."""
+        said, none = tf.fill([tf.shape(rows)[0], LENGTH], NONE), tf.fill([tf.shape(rows)[0], self.conditions], NONE)
+        for place in range(LENGTH):
+            thought = self.word(rows, board, said)
+            choice = self._choose(rows, thought, self.language.may_follow(said), active)
+            self._act(rows, SAID, OF_WORDS, choice, none, board, active)
+            said = with_word(said, place, choice[0])
+        self._listen(rows, tf.where(active, NONE, tf.gather(self.heard, rows)))
+        return said
+
+    def word(self, rows, board, said) -> Thought:
+        """Looks a situation up, and the words said so far, int32 [n, LENGTH], with every word that may be next."""
+        return self._compiled(self._word, rows, board, said)
+
+    def _word(self, rows, board, said):
+        keys, heard = self.language.keys(board, said), tf.gather(self.heard, rows)[:, None]
+        remark = tf.where(heard >= 0, tag(OF_WORDS + keys.shape[2], mix(heard, keys[..., 0])), NONE)[..., None]
+        tags = tf.concat([tag(OF_WORDS + tf.range(keys.shape[2]), keys), remark], 2)
+        return self._consider(rows, tags, OF_WORDS)
 
     # "The mechanic who has constructed the machine … may put it back to one of its previous positions and ask the
     # schoolmaster to repeat his lessons from that point on."

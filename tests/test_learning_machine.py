@@ -155,7 +155,7 @@ def test_the_times_of_a_card_lead_to_the_moments_that_count():
 def test_a_made_index_is_of_the_best_features_and_holds_all_that_is_remembered():
     machines = population(3, game='noughts', combined=2)
     machines.put_back(tf.range(3), grown())
-    right, wrong = (count.numpy() for count in machines.record(tf.range(3)))
+    right, wrong = (count.numpy() for count in machines.record(tf.range(3), len(machines.indexes)))
     machines.combine(1)
     features = len(machines.game.features)
     for row in range(3):

@@ -15,6 +15,7 @@ move sees them: his own men 1, the other's -1, no man 0.
   board (Turing). The key of an illegal choice means nothing.
 - `conditions`, `condition_keys(board)`: names of C features of a position without a choice; int32 [n, C] from 0. The
   first is the whole position, the others are what it has in common with like ones.
+- `language`: what can be said of positions (`nim_language.Language`), or None.
 - `read(texts)`, `write(board)`: strings [n] -> boards and back, in a graph: `3 4 5` for Nim, else as `games.texts`.
 - `show(board)`, `name(move)`, `move(text)`: a board [P] for a terminal, a choice as a person types it, and back.
 """

@@ -52,6 +52,7 @@ class Game:
     most_turns: int = 60
 
     features = ('position', 'pattern', 'pattern up to symmetry', 'liberties and captures')
+    language = None
     conditions = ('position', 'men and atari')
 
     def __post_init__(self):

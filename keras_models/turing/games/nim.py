@@ -10,6 +10,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from keras_models.turing.games import nim_language
 from keras_models.turing.games import texts as board_texts
 
 LETTERS = 'abcdefghijklmnopqrstuvwxyz'
@@ -50,6 +51,11 @@ class Game:
         if self.heaps > len(LETTERS) or (self.highest + 1) ** self.heaps * self._kinds > 2 ** 31:
             raise ValueError(f'{self.heaps} heaps of up to {self.highest} have more positions than keys of 31 bits; '
                              'choose fewer or lower heaps')
+
+    @property
+    def language(self) -> nim_language.Language | None:
+        """What can be said of it; None of heaps too many or too high for its words."""
+        return nim_language.Language(self) if self.heaps <= 3 and self.highest < len(nim_language.NUMBERS) else None
 
     @property
     def moves(self) -> int:
@@ -96,10 +102,17 @@ class Game:
         over = tf.reduce_all(board == 0, -1)
         return over, -tf.cast(over, tf.int32)  # the other took the last man
 
+    def _nim_sum(self, board) -> tf.Tensor:
+        """Of heaps modulo most + 1: a heap's Sprague-Grundy value where `most` are taken. int32 [n]."""
+        return functools.reduce(tf.bitwise.bitwise_xor, tf.unstack(board % (self.most + 1), axis=1))
+
+    def won(self, board) -> tf.Tensor:
+        """Whether the player to move wins by perfect play, bool [n]."""
+        return self._nim_sum(board) != 0
+
     def best(self, board) -> tf.Tensor:
-        """Leave a nim-sum of zero, of heaps modulo most + 1: a heap's Sprague-Grundy value where `most` are taken."""
-        value = board % (self.most + 1)
-        nim_sum = functools.reduce(tf.bitwise.bitwise_xor, tf.unstack(value, axis=1))[:, None]
+        """Leave a nim-sum of zero."""
+        nim_sum = self._nim_sum(board)[:, None]
         heap = tf.gather(board, self._heap, axis=1)
         after = tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(nim_sum, heap % (self.most + 1)),
                                        (heap - self._taken) % (self.most + 1))

@@ -47,6 +47,7 @@ def perfect() -> np.ndarray:
 class Game:
     """Every key is a number of its own, none a hash."""
     features = ('position', 'position up to symmetry', 'lines', 'kind of square')
+    language = None
     conditions = ('position', 'position up to symmetry')
     moves = 9
     size = 9
