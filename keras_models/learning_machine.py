@@ -156,7 +156,8 @@ class Machines(tf.Module):
 
     def learned(self, rows, good, bad, kind: int):
         """The odds of a good outcome by each index, as logarithms, times how often it was right for once wrong."""
-        right, wrong, good, bad = (tf.cast(count, tf.float32) for count in (*self.record(rows, good.shape[2], kind), good, bad))
+        counts = *self.record(rows, good.shape[2], kind), good, bad
+        right, wrong, good, bad = (tf.cast(count, tf.float32) for count in counts)
         odds = (2 * good + 1) / (2 * bad + 1)  # by Jeffreys's prior
         return tf.reduce_sum(tf.math.log(odds) * ((right + 1) / (wrong + 1))[:, None], 2)
 

@@ -19,7 +19,7 @@ def population(n: int, **values) -> Machines:
 
 @functools.cache
 def sentences() -> tuple[np.ndarray, np.ndarray]:
-    """All sentences of Nim's language [81 or so, 3] in words, and whether they are true of 3 0 4."""
+    """All sentences of Nim's language, [x, 3], and whether they are true of 3 0 4."""
     language = games.make('nim').language
     said = tf.fill([1, 3], -1)
     for place in range(3):
@@ -108,6 +108,7 @@ def test_a_habit_that_is_punished_is_given_up_after_a_few_pains(by):
     assert given_up.all()
 
 
+@pytest.mark.slow  # 15 s of processor time: one machine is taught before the other learns from it
 def test_an_untaught_machine_learns_to_speak_truly_from_a_taught_one():
     """It was taught what yes and no stand for, and nothing else; the other is taught as far as this test has time."""
     pupils, others = population(8, game='nim'), population(8, game='nim')

@@ -13,8 +13,8 @@ cheating   keys that tell a machine nothing of its games: those that honest scho
            on pleasure as often, and not silence: of a coin nothing can be learned, but who has come to prefer anything,
            right or wrong, plays otherwise than who draws every choice.
 
-Machines that are compared by all but `faked` have their tape and their opponents' draws in common. Intervals are of 95%,
-of means by resampling machines, of shares by Wilson. Each leaves NAME.json and NAME.png in DIR.
+Machines that are compared by all but `faked` have their tape and their opponents' draws in common. Intervals are of
+95%, of means by resampling machines, of shares by Wilson. Each leaves NAME.json and NAME.png in DIR.
 """
 import argparse
 import dataclasses

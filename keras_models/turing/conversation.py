@@ -11,7 +11,7 @@ from keras_models.turing.memory import NONE
 
 
 def positions(game, held_out: bool) -> tf.Tensor:
-    """Positions of Nim, int32 [x, P]: the fifth that no lesson speaks of, or the others. The empty one is in neither."""
+    """Positions of Nim but the empty one, int32 [x, P]: the fifth that no lesson speaks of, or the others."""
     number = tf.random.experimental.stateless_shuffle(tf.range(1, (game.highest + 1) ** game.heaps), [1951, 0])
     number = number[:len(number) // 5] if held_out else number[len(number) // 5:]
     return number[:, None] // (game.highest + 1) ** tf.range(game.heaps) % (game.highest + 1)

@@ -61,8 +61,8 @@ class Language:
         heaps compared: all that, and the men of the heap that the next one names. heaps by size and words: a hash.
         """
         words = len(self.words)
-        sofar = tf.reduce_sum((said + 1) * (words + 1) ** np.arange(LENGTH, dtype=np.int32), 1)[:, None]
-        key = sofar * words + tf.range(words)  # [n, words]
+        begun = tf.reduce_sum((said + 1) * (words + 1) ** np.arange(LENGTH, dtype=np.int32), 1)[:, None]
+        key = begun * words + tf.range(words)  # [n, words]
         spoken_of = self._men(board, said[:, 0])[:, None]
         named = tf.pad(board, [[0, 0], [0, words - self.game.heaps]], constant_values=self.game.highest + 1)
         none = self.game.highest + 2
