@@ -1,10 +1,9 @@
-"""Educates machines that learn by play, in place of training, and resumes exactly where a killed run stopped.
+"""Educate machines that learn by play instead of training, resuming exactly where a killed run stopped.
 
     python -m pipelines.educate --config learning_machine_nim
     python -m pipelines.educate --config learning_machine_noughts --teacher
 
-With `--teacher` a person is the schoolmaster of one of them, and with `--mechanic` another one looks into it: see
-`teacher.py` and `mechanic.py`.
+With `--teacher`, a person is the schoolmaster of one of them; with `--mechanic`, another person looks into it.
 """
 import dataclasses
 import sys
@@ -23,14 +22,14 @@ def execute(context: stage.Context) -> None:
 
 
 def check(config: 'Config') -> None:
-    """Refuses what does not learn by play, or not so."""
+    """Refuse models that do not learn by play, and settings that are for networks."""
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
         raise UserError(f'{config.model_spec.name} does not learn by play; run `python -m pipelines.train`.')
     if config.train.strategy != 'one_device' or config.train.init_from:
         raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
                         'by play.')
-    assert config.model_spec.check_game  # of what plays
+    assert config.model_spec.check_game  # every model that plays has it
     config.model_spec.check_game(config.model, config.data.game, config.data.options)
 
 
@@ -50,7 +49,7 @@ def main(argv=None) -> None:
     if rest:
         flags.error(f'unknown argument {rest[0]}')
     if args.teacher and args.mechanic:
-        flags.error('--teacher and --mechanic are two persons; give one of them')
+        flags.error('--teacher and --mechanic are for two persons; give one of them')
 
     def work():
         pipeline = cli.open_pipeline(args)

@@ -1,5 +1,6 @@
 """The experiments on learning machines: their measures, and each of them on tiny populations."""
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -59,6 +60,8 @@ def test_schooling_teaches_and_keys_that_tell_nothing_do_not(tmp_path, monkeypat
     monkeypatch.setattr(education, 'POINTS', 1)
     monkeypatch.setattr(education, 'SUBJECTS', {'Nim': education.SUBJECTS['Nim']})
     monkeypatch.setattr(education, 'PLAYERS', ('random',))
+    # The learned rule from the first lesson: within 64 lessons few machines outgrow the crude one, which learns slower.
+    monkeypatch.setattr(education, 'Config', functools.partial(education.Config, rule='learned'))
     pressed, school = [], education.school
 
     def noted(*args):
@@ -66,7 +69,7 @@ def test_schooling_teaches_and_keys_that_tell_nothing_do_not(tmp_path, monkeypat
         pressed.append(keys)
         return degrees, keys
     monkeypatch.setattr(education, 'school', noted)
-    found = run('cheating', tmp_path, 32, 128)
+    found = run('cheating', tmp_path, 32, 64)
     honest, shuffled, coin, never = pressed
     assert (np.bincount(1 + honest.ravel()) == np.bincount(1 + shuffled.ravel())).all() and not never.any()
     pleasures = np.mean(honest == education.PLEASURE)  # keys that know nothing of each other agree so often by chance
@@ -78,4 +81,4 @@ def test_schooling_teaches_and_keys_that_tell_nothing_do_not(tmp_path, monkeypat
     taught, cheated, habit = found['rows']
     assert taught['difference'][1] > 0.1 and taught['verdict'] == 'schooling teaches'
     for row in (cheated, habit):  # the bound is three times the deviation of such a mean
-        assert abs(row['difference'][0]) < 0.06 < taught['difference'][1] / 2
+        assert abs(row['difference'][0]) < 0.06 < taught['difference'][1] / 3

@@ -233,7 +233,7 @@ def test_a_batch_may_have_any_size(game):
 def test_choices_are_typed_as_they_are_named(game):
     assert [game.move(f' {game.name(move).upper()} ') for move in range(game.moves)] == list(range(game.moves))
     for text in ('', 'z', '0', 'z1', 'b0', 'b99', '-1', 'pas', '²'):
-        with pytest.raises(ValueError, match='is no move; name a'):
+        with pytest.raises(ValueError, match='is not a move; name a'):
             game.move(text)
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks.speed import plain_machine
 from keras_models import ModelError
-from keras_models.learning_machine import CONDITION, WORD, Config, Machines, mix, tag
+from keras_models.learning_machine import CONDITION, OF_MOVES, WORD, Config, Machines, mix, tag
 from keras_models.turing import educated, lessons
 from keras_models.turing.memory import NONE, PAIN, PLEASURE
 from keras_models.turing.tape import FREE, Tape
@@ -166,8 +166,8 @@ def test_a_made_index_is_of_the_best_features_and_holds_all_that_is_remembered()
             made = machines.features + features + 1 + number
             for moment in remembered(machines, row):
                 first, second = (moment['tags'][machines.features + index] for index in pair)
-                expected = NONE if first < 0 else int(mix(tf.constant(first), tf.constant(second)))
-                assert moment['tags'][made] == expected
+                both = mix(*(tf.constant(part, tf.int32) for part in (first, second)))
+                assert moment['tags'][made] == (NONE if first < 0 else int(tag(OF_MOVES + features + 1 + number, both)))
         moments = remembered(machines, row)
         tags = np.array([moment['tags'][-len(machines.indexes) - 1] for moment in moments])[None]
         good, bad = (part.numpy()[0] for part in machines.memory.count(tf.constant([row]), tf.constant(tags, tf.int32)))
@@ -320,13 +320,13 @@ def test_what_is_insisted_on_is_any_of_several_choices():
 
 
 def test_a_full_memory_and_full_indexes_say_so():
-    for values, words in (({'memory': 3}, 'lived through 3 moments and has no room'), ({'cards': 20}, 'its 20 cards')):
+    for values, words in (({'memory': 3}, 'filled its memory of 3 moments'), ({'cards': 20}, 'its 20 cards')):
         machines, (rows, active) = population(2, game='noughts', **values), everyone(2)
         with pytest.raises(tf.errors.InvalidArgumentError, match=words):
             for _ in range(9):
                 machines.move(rows, boards(EMPTY, 2), active)
                 machines.feel(rows, tf.constant([1, -1]))
-    with pytest.raises(ModelError, match='10,000 machines with room for 4,096 moments .* take .* GiB; give fewer'):
+    with pytest.raises(ModelError, match='10,000 machines with 4,096 moments .* need .* GiB; give fewer'):
         population(10_000, memory=4096)
 
 

@@ -97,10 +97,11 @@ class PlainMachine:
         return (right + 1) / (wrong + 1)
 
     def grown(self) -> bool:
-        apart, agreed = (self.cards[('rule', learned)] for learned in (False, True))
-        enough = min(card.good + card.bad for card in (apart, agreed)) >= self.config.constancy
-        better, worse = ((card.good + 1) / (card.good + card.bad + 2) for card in (agreed, apart))
-        return enough and better > worse
+        cards = [self.cards[('rule', agreed)] for agreed in (False, True)]
+        good, bad = (np.array([getattr(card, part) + 1 for card in cards], np.float32) for part in ('good', 'bad'))
+        share, mean = good / (good + bad), good.sum() / (good + bad).sum()
+        deviation = np.sqrt(mean * (1 - mean) * (1 / (good + bad)).sum())
+        return bool(share[1] - share[0] > np.float32(self.config.certainty) * deviation)
 
     def decide(self, best: list[int]) -> int:
         figures = math.ceil(math.log2(len(best)))

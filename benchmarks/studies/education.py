@@ -1,20 +1,19 @@
-"""Tests what 'Intelligent Machinery, A Heretical Theory' says of education, on populations of its machines.
+"""Test what 'Intelligent Machinery, A Heretical Theory' says about education, on populations of its machines.
 
     python benchmarks/studies/education.py schooling --out DIR
 
-schooling  machines at whose games the keys are pressed, against machines that play as many and are never told, and
-           machines that never played.
-rules      the crude rule, "whichever has the greatest number of votes", against the weighting a machine learns: the
-           same tapes, and opponents who draw the same.
+schooling  Machines whose games end with a key, against machines that play as many without keys, and machines that
+           never played.
+rules      The crude rule, "whichever has the greatest number of votes", against the learned weights.
 faked      "insist on the choice made being a particular one at, say, 10 particular places, and this would mean that
            about one machine in 1024 or more would develop to as high a degree as the one which had been faked".
-cheating   keys that tell a machine nothing of its games: those that honest schooling pressed, in another order. Did
-           they teach it, its schoolmaster would have been "a man inside the machine". The measure is a coin that falls
-           on pleasure as often, and not silence: of a coin nothing can be learned, but who has come to prefer anything,
-           right or wrong, plays otherwise than who draws every choice.
+cheating   Keys without information about the games: those of honest schooling in another order. If they taught
+           anything, the schoolmaster would be "a man inside the machine". They are compared with a coin that gives
+           pleasure as often. Silence is a worse baseline: a coin teaches nothing, but a machine with any preference,
+           right or wrong, plays differently from one that draws every choice.
 
-Machines that are compared by all but `faked` have their tape and their opponents' draws in common. Intervals are of
-95%, of means by resampling machines, of shares by Wilson. Each leaves NAME.json and NAME.png in DIR.
+In all but `faked`, the machines compared have the same tapes, and their opponents the same draws. Intervals are 95%:
+for means by resampling machines, for shares by Wilson. Each experiment writes NAME.json and NAME.png to DIR.
 """
 import argparse
 import dataclasses
@@ -37,27 +36,27 @@ from keras_models.turing import lessons
 from keras_models.turing.tape import Tape
 from pipelines.core import cli
 
-GAMES = 20  # of every machine at an examination by play
-TURNS = 1000  # between the seeds of two lessons, of which a turn counts one on
+GAMES = 20  # per machine in an examination by play
+TURNS = 1000  # distance between the seeds of two lessons; each turn adds one
 POINTS = 8  # examinations after the first, at equal distances
 COLOURS = ('#2468a8', '#d1642a', '#3b8f6b', '#8a5aa8', '#a8842a')
 STYLE = {'font.size': 9, 'axes.titlelocation': 'left', 'axes.titlesize': 10, 'axes.spines.top': False,
          'axes.spines.right': False, 'axes.grid': True, 'axes.grid.axis': 'y', 'grid.color': '#d8dce0',
          'legend.frameon': False, 'axes.prop_cycle': cycler(color=COLOURS)}
 
-FIGURES = 10  # choices that are faked
+FIGURES = 10  # faked choices
 ONE_IN = 2 ** FIGURES
-# Every choice is of two, and thirty men are enough for ten choices between equal ones in few games.
+# Every choice is binary, and with thirty men few games have ten choices between equal ones.
 FAKED = Config(game='nim', options={'heaps': 1, 'highest': 30, 'most': 2}, memory=192, cards=512, tape=256)
 BINS = np.linspace(0, 1, 21)  # of degrees
-SCHOOLS, FEW = 3, 12  # sequences of lessons, and how many: machines still differ by far then
+SCHOOLS, FEW = 3, 12  # sequences of lessons, and their length, after which machines still differ much
 
-Interval = tuple[float, float, float]  # of what was found, lower and upper bound
+Interval = tuple[float, float, float]  # estimate, lower and upper bound
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A subject: what is taught, for how many lessons, and how a machine's degree of education in it is measured."""
+    """A game, the term of its lessons, and the measure of a machine's degree of education in it."""
     game: str
     term: lessons.Term
     degree: str
@@ -76,13 +75,13 @@ WAYS: dict[str, Press] = {'honestly': lambda keys, number, seed: keys,
 
 
 def decided(keys: np.ndarray) -> Press:
-    """Presses those of an array [count, machines], whatever happens."""
+    """Return a schoolmaster who presses the keys of an array [count, machines], whatever happens."""
     table = tf.constant(keys)
     return lambda _, number, seed: table[number]
 
 
 def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
-    """All positions of Nim in which some choice is not among the best, int32 [x, P], and these, bool [x, A]."""
+    """Return Nim's positions with a choice that is not among the best, int32 [x, P], and the best, bool [x, A]."""
     boards = tf.constant(list(np.ndindex(*[game.highest + 1] * game.heaps)), tf.int32)
     best = game.best(boards)
     there = tf.reduce_any(game.legal(boards) & ~best, 1)
@@ -90,7 +89,7 @@ def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def examiner(machines: Machines, seed: int) -> Callable[[], tf.Tensor]:
-    """Returns a function that gives the machines' degrees of education, float32 [machines]."""
+    """Return a function that returns the machines' degrees of education, float32 [machines]."""
     if machines.config.game == 'nim':
         boards, best = decisive(machines.game)
         return tf.function(lambda: lessons.examine(machines, boards, best), autograph=False)
@@ -99,7 +98,7 @@ def examiner(machines: Machines, seed: int) -> Callable[[], tf.Tensor]:
 
 
 def school(subject: Subject, config: Config, press: Press, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Raises a population.
+    """Educate a population.
 
     Returns:
       Degrees of education after `lessons_at(count)`, [points, machines]; and the keys pressed, int32 [count, machines].
@@ -128,14 +127,14 @@ def lessons_at(count: int) -> list[int]:
 
 
 def mean_of(values: np.ndarray) -> Interval:
-    """The mean over machines, and its 95% interval."""
+    """Return the mean over machines and its 95% interval."""
     draw = np.random.default_rng(0)
     means = [values[draw.integers(0, len(values), len(values))].mean() for _ in range(2000)]
     return float(values.mean()), float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
 def share_of(those: np.ndarray) -> Interval:
-    """The share of machines that are so, bool [n], and its 95% interval."""
+    """Return the share of true values, bool [n], and its 95% interval."""
     found = scipy.stats.binomtest(int(those.sum()), len(those)).proportion_ci(method='wilson')
     return float(those.mean()), float(found.low), float(found.high)
 
@@ -186,14 +185,14 @@ def cheating(subject: Subject, config: Config, count: int, seed: int) -> tuple[D
 
 
 def against_all() -> dict[str, Subject]:
-    """The subjects against perfect play and against chance, for half as many lessons."""
+    """Return the subjects against perfect play and against chance, each with half the lessons."""
     return {f'{name}, {player} player': dataclasses.replace(subject, term=dataclasses.replace(
         subject.term, against=player, lessons=subject.term.lessons // 2))
         for name, subject in SUBJECTS.items() for player in PLAYERS}
 
 
 def compare(name: str, machines: int, count: int | None, seed: int) -> dict:
-    """The curves of an experiment on every subject, and what is to be said of their ends."""
+    """Run an experiment on every subject; return its curves, and the verdicts on their ends."""
     experiment, subjects = CURVES[name], against_all() if name == 'cheating' else SUBJECTS
     curves, rows = {}, []
     for title, subject in subjects.items():
@@ -235,11 +234,11 @@ def draw_curves(found: dict, figure: Figure) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Faked:
-    """A population whose first choices were faked, and another on the same lessons.
+    """A population whose first choices were faked, and a free one with the same lessons.
 
     Attributes:
-      choices: that were insisted on: those of the best machine of a pilot population.
-      expected: the share of tapes on which they fall, a product of 1/k for choices between k equal ones.
+      choices: the faked choices, those of the best machine of a pilot population.
+      expected: expected share of tapes that make them, the product of 1/k over choices between k equal ones.
       model: that machine's degree of development.
       faked, free: degrees after each lesson, [count, machines].
       agree: bool [machines], whether a free machine's own tape made the same choices.
@@ -252,13 +251,15 @@ class Faked:
     agree: np.ndarray
 
     def as_high(self) -> np.ndarray:
-        """Whether a free machine is as high as the median of the faked, bool [count, machines]."""
+        """Return whether a free machine reaches the median of the faked ones, bool [count, machines]."""
         return self.free >= np.median(self.faked, 1, keepdims=True) - 1e-6  # degrees are sums of float32
 
 
 def same_lesson(machines: Machines, number, seed) -> None:
-    """Gives a `lesson` against play at random, but all machines get one opening, and an opponent who draws the same
-    against all: what they are then differs by their tapes alone."""
+    """Give a lesson against chance with the same opening and the same draws of the opponent for all machines.
+
+    So machines differ by their tapes alone.
+    """
     game, n = machines.game, machines.config.machines
     rows = tf.range(n)
 
@@ -270,10 +271,10 @@ def same_lesson(machines: Machines, number, seed) -> None:
 
 
 def develop(config: Config, count: int, seed: int, tapes: int, choices=None) -> tuple[np.ndarray, Tape]:
-    """Raises a population on the lessons of a seed, insisting on its first `choices`, if any are given.
+    """Educate a population with the lessons of a seed, faking its first `choices` if any are given.
 
     Returns:
-      Degrees of development after each lesson, [count, machines], and the tapes, on which the first choices stand.
+      Degrees of development after each lesson, [count, machines], and the tapes, which record the first choices.
     """
     machines, rows = Machines(config), tf.range(config.machines)
     machines.jit = True
@@ -290,10 +291,10 @@ def develop(config: Config, count: int, seed: int, tapes: int, choices=None) -> 
 
 
 def fake(machines: int, count: int, seed: int) -> Faked:
-    """Finds a machine that developed well, and insists on its first choices in a population.
+    """Find a machine that developed well, and fake its first choices in a population.
 
     Raises:
-      ValueError: no machine of the pilot population made so many.
+      ValueError: no machine of the pilot population made as many choices.
     """
     config = dataclasses.replace(FAKED, machines=machines, places=FIGURES)
     pilot, tape = develop(dataclasses.replace(config, machines=min(machines, 4 * ONE_IN)), count, seed, 3 * seed)
@@ -308,7 +309,7 @@ def fake(machines: int, count: int, seed: int) -> Faked:
 
 
 def claim(machines: int, count: int | None, seed: int) -> dict:
-    """The text's claim on faked choices, in several schools and in all of them together."""
+    """Test the text's claim about faked choices, in several schools and in all of them together."""
     schools = [fake(machines, count or FEW, seed + number) for number in range(SCHOOLS)]
     expected = (f'more than 1 in {ONE_IN:,}', f'about 1 in {ONE_IN:,}', f'fewer than 1 in {ONE_IN:,}')
 
@@ -367,7 +368,7 @@ CURVES = {'schooling': schooling, 'rules': rules, 'cheating': cheating}
 
 
 def run(name: str, folder: str, machines: int | None, count: int | None, seed: int) -> dict:
-    """Runs an experiment, prints what came out and leaves NAME.json and NAME.png."""
+    """Run an experiment, print its result, and write NAME.json and NAME.png."""
     started = time.monotonic()
     if name in CURVES:
         found, show, draw = compare(name, machines or 128, count, seed), print_curves, draw_curves

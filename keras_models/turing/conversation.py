@@ -1,7 +1,7 @@
-"""How machines are taught to speak, what is true of what they say, and how two of them converse.
+"""Lessons and examinations in speech, and conversations of two machines.
 
-The schoolmaster sees a position and what is said of it, and presses keys; he knows whether it is true, as he knows who
-wins (`nim_language.Language.true`).
+The schoolmaster sees a position and a statement about it, and presses a key. He knows whether the statement is true
+(`nim_language.Language.true`), as he knows who wins a game.
 """
 import tensorflow as tf
 
@@ -11,31 +11,32 @@ from keras_models.turing.memory import NONE
 
 
 def positions(game, held_out: bool) -> tf.Tensor:
-    """Positions of Nim but the empty one, int32 [x, P]: the fifth that no lesson speaks of, or the others."""
+    """Return the positions of Nim without the empty one, int32 [x, P]: the fifth held out of lessons, or the rest."""
     number = tf.random.experimental.stateless_shuffle(tf.range(1, (game.highest + 1) ** game.heaps), [1951, 0])
     number = number[:len(number) // 5] if held_out else number[len(number) // 5:]
     return number[:, None] // (game.highest + 1) ** tf.range(game.heaps) % (game.highest + 1)
 
 
 def questions(language) -> tf.Tensor:
-    """Words that one may ask about: the heaps and who wins. An answer begins with the word."""
+    """Return the words that are questions: the heaps, and `mover`. An answer begins with the word."""
     return tf.constant([language.number(word) for word in (*language.heaps, 'mover')])
 
 
 def drawn(among, n: int, seed) -> tf.Tensor:
-    """[n, ...] of what there is, [x, ...]."""
+    """Draw n of x rows with replacement, [x, …] -> [n, …]."""
     return tf.gather(among, tf.random.stateless_uniform([n], seed, 0, tf.shape(among)[0], tf.int32, alg='philox'))
 
 
 def lesson(machines: Machines, boards, seed) -> tf.Tensor:
-    """A statement of every machine, three times of four in answer to a question: pleasure if it is true and to the
-    point.
+    """Let every machine make a statement, and press pleasure if it is true and answers the question, else pain.
+
+    Three statements in four answer a question.
 
     Args:
-      boards: int32 [x, P], of which each machine is shown one.
+      boards: int32 [x, P]; each machine is shown one.
 
     Returns:
-      Whether it was: bool [machines].
+      Whether pleasure was pressed, bool [machines].
     """
     n, language = machines.config.machines, machines.language
     rows, board = tf.range(n), drawn(boards, n, seed)
@@ -49,7 +50,7 @@ def lesson(machines: Machines, boards, seed) -> tf.Tensor:
 
 
 def would_say(machines: Machines, rows, board) -> tf.Tensor:
-    """What machines would say now, nothing remembered and no tape read on: int32 [n, LENGTH]."""
+    """Return what machines would say, int32 [n, LENGTH]; they remember nothing, and tapes do not advance."""
     said = tf.fill([tf.shape(rows)[0], LENGTH], NONE)
     for place in range(LENGTH):
         best = favourites(machines.word(rows, board, said).votes, machines.language.may_follow(said))
@@ -58,8 +59,11 @@ def would_say(machines: Machines, rows, board) -> tf.Tensor:
 
 
 def examine(machines: Machines, boards) -> tuple[tf.Tensor, tf.Tensor]:
-    """What every machine would say of positions, int32 [x, P], unasked: sentences int32 [x, machines, LENGTH], and
-    whether they are true, bool [x, machines]."""
+    """Return what every machine would say about positions, int32 [x, P].
+
+    Returns:
+      Sentences, int32 [x, machines, LENGTH], and whether they are true, bool [x, machines].
+    """
     rows = tf.range(machines.config.machines)
 
     def one(board):
@@ -70,8 +74,11 @@ def examine(machines: Machines, boards) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def answers(machines: Machines, boards, question: int) -> tf.Tensor:
-    """The share of positions, int32 [x, P], about which a machine that is asked a question answers truly and to the
-    point: float32 [machines]. The question is the last that it heard."""
+    """Return the share of positions, int32 [x, P], about which machines answer a question, and truly.
+
+    Returns:
+      float32 [machines].
+    """
     rows = tf.range(machines.config.machines)
     before = tf.identity(machines.heard)
     machines.heard.assign(tf.fill(tf.shape(rows), question))
@@ -81,7 +88,7 @@ def answers(machines: Machines, boards, question: int) -> tf.Tensor:
 
 
 def by_chance(language, boards, times: int, seed) -> tf.Tensor:
-    """Whether sentences that the tape alone composes would be true, bool [times, x]."""
+    """Return whether sentences drawn by chance alone are true of positions, int32 [x, P]: bool [times, x]."""
     def one(number):
         said = tf.fill([tf.shape(boards)[0], LENGTH], NONE)
         for place in range(LENGTH):
@@ -93,18 +100,18 @@ def by_chance(language, boards, times: int, seed) -> tf.Tensor:
 
 
 def exchange(pupils: Machines, others: Machines, board, yes: int, no: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """A pupil makes a statement, another machine hears it and says yes or no, and the pupil hears that.
+    """Let each pupil make a statement to another machine, which answers yes or no.
 
-    No key is pressed: what the pupil feels is what those words have come to stand for, and the other's answer is by
-    what it remembers of such statements itself.
+    No key is pressed. The pupil feels what the words yes and no have come to stand for; the other machine answers from
+    its own memories of such statements.
 
     Args:
-      pupils, others: as many of each; each converses with one.
+      pupils, others: populations of the same size, which converse in pairs.
       board: int32 [machines, P], which both see.
-      yes, no: words.
+      yes, no: the two words.
 
     Returns:
-      The statements, int32 [machines, LENGTH], and whether the other agreed, bool [machines].
+      The statements, int32 [machines, LENGTH], and whether the other machine agreed, bool [machines].
     """
     rows = tf.range(pupils.config.machines)
     sentence = pupils.say(rows, board, rows >= 0)
@@ -116,7 +123,7 @@ def exchange(pupils: Machines, others: Machines, board, yes: int, no: int) -> tu
 
 
 def agrees(machines: Machines, rows, board, sentence) -> tf.Tensor:
-    """Whether memories speak for the last word of a statement, after the others: bool [n]."""
+    """Return whether memories favour the last word of a statement after the words before it, bool [n]."""
     said = with_word(sentence, LENGTH - 1, tf.fill(tf.shape(rows), NONE))
     votes = machines.word(rows, board, said).votes
     return tf.gather(votes, sentence[:, -1], axis=1, batch_dims=1) > 0

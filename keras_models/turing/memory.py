@@ -1,8 +1,7 @@
-"""The memory of learning machines: moments in chronological order, and the cards on which indexes note them.
+"""Memory of learning machines: moments in chronological order, and the cards of the indexes.
 
-A card belongs to one feature of one index. It keeps how many of its moments came out well and badly, the outcomes of
-the latest, and the time of the last, from which the times before are found: reading a card costs the same however much
-is remembered.
+A card belongs to one feature of one index. It holds the counts of good and bad outcomes, the latest outcomes, and the
+time of the last moment, which leads to the times before it. The cost of reading a card does not grow with memory.
 """
 import math
 from typing import NamedTuple
@@ -12,26 +11,31 @@ import tensorflow as tf
 PLEASURE, PAIN = 1, -1  # the two keys
 NONE = -1  # no feature, no time, no word
 MOVED, HEARD, SAID = range(3)  # kinds of moments
-SURPRISE = math.log(2000)  # outcomes of which there is one in so many are a surprise
+SURPRISE = math.log(2000)  # a run of outcomes with a chance below 1 in 2,000 is a surprise
 
 
 class Lately(NamedTuple):
-    """The latest outcomes of a feature, int32 of one shape: how many there are, and which of them were good, as bits
-    with the latest first; how many of the latest were alike, below 0 if bad."""
+    """The latest outcomes of a feature, int32 of one shape.
+
+    Attributes:
+      known: their number.
+      bits: 1 where an outcome was good; the lowest bit is the latest.
+      run: length of the latest run of equal outcomes, negative if they were bad.
+    """
     known: tf.Tensor
     bits: tf.Tensor
     run: tf.Tensor
 
     def counts(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """How many were good, and how many bad."""
+        """Return the number of good and of bad outcomes."""
         good = tf.cast(tf.raw_ops.PopulationCount(x=self.bits), tf.int32)
         return good, self.known - good
 
     def then(self, signal, most: int) -> 'Lately':
-        """With one more outcome, 1 or -1; `most` are kept.
+        """Return the outcomes with one more, 1 or -1, of which the latest `most` are kept.
 
-        A run of equal outcomes is kept alone once those before make it a surprise, by Laplace's rule of succession:
-        else who was right for long would have to be corrected for long.
+        If a run of equal outcomes is a surprise after those before it, by Laplace's rule of succession, only the run is
+        kept. Otherwise a choice that was right for long would need as many corrections.
         """
         run = tf.where(self.run * signal > 0, self.run, 0) + signal
         known, bits = tf.minimum(self.known + 1, most), 2 * self.bits + tf.cast(signal > 0, tf.int32)
@@ -44,22 +48,22 @@ class Lately(NamedTuple):
 
 
 def _last(bits, count):
-    """The lowest bits."""
+    """Return the lowest `count` bits."""
     return tf.bitwise.bitwise_and(bits, tf.bitwise.left_shift(1, count) - 1)
 
 
 class Memory(tf.Module):
-    """The memories of a population. A `tag`, an int32 of 31 bits, stands for a feature of an index.
+    """Memories of a population. A `tag`, an int32 of 31 bits, stands for a feature of an index.
 
-    Every machine has one moment and one card more than it can fill, where what is to be lost is written.
+    Each machine has one moment and one card beyond its capacity, where values to be discarded are written.
 
     Args:
-      machines: in the population.
-      moments: a machine has room for.
-      cards: a machine has.
-      size: numbers in what is before a machine.
-      places: features of a moment, some of which may be NONE. One index has always the same place.
-      lately: of the moments of a feature, those that count for a choice.
+      machines: size of the population.
+      moments: capacity of a machine in moments.
+      cards: capacity of a machine in cards.
+      size: numbers per scene.
+      places: features per moment, each NONE or a tag; the features of one index always have the same place.
+      lately: number of latest outcomes of a feature that count for a choice.
     """
 
     def __init__(self, machines: int, moments: int, cards: int, size: int, places: int, lately: int):
@@ -69,44 +73,44 @@ class Memory(tf.Module):
             return tf.Variable(tf.fill(shape, tf.cast(fill, dtype)), trainable=False, name=name)
         self.moments, self.cards, self.places, self.lately = moments, cards, places, lately
         many, boxes = machines * (moments + 1), machines * (cards + 1)
-        self.time = numbers('time', [machines])  # moments lived through
-        self.felt = numbers('felt', [machines])  # those before this one have their outcome
+        self.time = numbers('time', [machines])  # number of moments so far
+        self.felt = numbers('felt', [machines])  # moments before this time have their outcome
         self.kind = numbers('kind', [many], tf.int8)
         self.scene = numbers('scene', [many, size], tf.int16)
         self.choice = numbers('choice', [many])  # a move or a word
         self.outcome = numbers('outcome', [many], tf.int8)
-        self.noted = numbers('noted', [many * places], fill=NONE)  # on which card, and
-        self.before = numbers('before', [many * places], fill=NONE)  # the time before on it
-        self.used = numbers('used', [machines])  # cards
+        self.noted = numbers('noted', [many * places], fill=NONE)  # the card of each feature
+        self.before = numbers('before', [many * places], fill=NONE)  # the previous time on that card
+        self.used = numbers('used', [machines])  # number of cards in use
         self.tag = numbers('tag', [boxes], fill=NONE)
-        self.good = numbers('good', [boxes])  # all that came out so
+        self.good = numbers('good', [boxes])  # all good outcomes
         self.bad = numbers('bad', [boxes])
-        self.known = numbers('known', [boxes])  # these three: see `Lately`
+        self.known = numbers('known', [boxes])  # this and the next two: see `Lately`
         self.bits = numbers('bits', [boxes])
         self.run = numbers('run', [boxes])
         self.latest = numbers('latest', [boxes], fill=NONE)
 
     @staticmethod
     def bytes(moments: int, cards: int, size: int, places: int) -> int:
-        """What one machine takes."""
+        """Return the bytes that one machine needs."""
         return (moments + 1) * (1 + 2 * size + 4 + 1 + 8 * places) + (cards + 1) * 28
 
     def moment(self, rows, time, there):
-        """Kind, scene [..., size], choice, all of int32 [...]; anything where not `there`."""
+        """Return kind, scene [..., size] and choice of moments, int32 [...] each, undefined where not `there`."""
         at = self._at(rows, time, there)
         return (tf.cast(tf.gather(self.kind, at), tf.int32), tf.cast(tf.gather(self.scene, at), tf.int32),
                 tf.gather(self.choice, at))
 
     def _at(self, rows, time, there):
-        """Where a moment lies; what is not there lies in the one more."""
+        """Return the index of a moment, that of the discarded one where not `there`."""
         return rows * (self.moments + 1) + tf.where(there, time, self.moments)
 
     def _box(self, rows, like):
-        """Where the cards of machines, int32 [n], begin: [n, 1, ...], as many dimensions as `like`."""
+        """Return the index of each machine's first card, [n, 1, …] with the rank of `like`."""
         return tf.reshape(rows, [-1] + [1] * (like.shape.rank - 1)) * (self.cards + 1)
 
     def find(self, rows, tags):
-        """Where the cards of features lie, int32 [n, ...]; those without one lie at the machine's card more."""
+        """Return the indexes of features' cards, int32 [n, …], that of the discarded card where there is none."""
         box = self._box(rows, tags)
 
         def step(card, looking):
@@ -119,19 +123,19 @@ class Memory(tf.Module):
         return box + tf.where(there, card, self.cards), there
 
     def look_up(self, rows, tags) -> tuple[tf.Tensor, tf.Tensor]:
-        """How the latest moments of features, int32 [n, ...], came out: so many good, so many bad."""
+        """Return the counts of good and bad outcomes among the latest of features, int32 [n, …]."""
         card, there = self.find(rows, tags)
         parts = self.known, self.bits, self.run
         return Lately(*(tf.where(there, part.sparse_read(card), 0) for part in parts)).counts()
 
     def count(self, rows, tags) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same of all moments."""
+        """Return the counts of good and bad outcomes among all moments of features, int32 [n, …]."""
         card, there = self.find(rows, tags)
         good, bad = (tf.where(there, count.sparse_read(card), 0) for count in (self.good, self.bad))
         return good, bad
 
     def places_for(self, rows, tags):
-        """Where the cards of features are or are to be, int32 [n, k]. No two of a machine take the same."""
+        """Return the indexes of the present or future cards of features, int32 [n, k], different for all of a row."""
         several = tf.range(tags.shape[1])
         box, earlier = self._box(rows, tags), several[:, None] > several
 
@@ -147,22 +151,21 @@ class Memory(tf.Module):
         return box + card
 
     def remember(self, rows, kind: int, choice, scene, tags, card, active) -> None:
-        """Adds a moment, and notes its time on the cards of its features.
+        """Add a moment, and note its time on the cards of its features.
 
         Args:
-          choice: int32 [n].
-          scene: int32 [n, size], what was before it.
-          tags: int32 [n, places]; NONE where an index has nothing to say of this moment.
-          card: of `places_for`.
-          active: bool [n]: the machines that live through it; the others' tags are NONE.
+          choice: int32 [n], a move or a word.
+          scene: int32 [n, size], the position at that moment.
+          tags: int32 [n, places], NONE where the moment has no feature of an index.
+          card: result of `places_for`.
+          active: bool [n], the machines that have this moment; the tags of the others are NONE.
 
         Raises:
-          tf.errors.InvalidArgumentError: a memory is full, and says so. Not under XLA, which knows no assertions.
+          tf.errors.InvalidArgumentError: a memory is full. Not raised under XLA, which ignores assertions.
         """
         time = tf.gather(self.time, rows)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all((time < self.moments) | ~active), [
-                f'model.memory: a machine has lived through {self.moments:,} moments and has no room for more; '
-                'give it more'])]):
+                f'model.memory: a machine has filled its memory of {self.moments:,} moments; give it more'])]):
             at = self._at(rows, time, active)
         for variable, value in ((self.kind, tf.fill(tf.shape(at), kind)), (self.choice, choice), (self.scene, scene)):
             variable.scatter_update(tf.IndexedSlices(tf.cast(value, variable.dtype), at))
@@ -170,7 +173,7 @@ class Memory(tf.Module):
         self.time.scatter_add(tf.IndexedSlices(tf.cast(active, tf.int32), rows))
 
     def _note(self, rows, time, places, tags, card) -> None:
-        """Notes a time, int32 [n], on cards of features, and these at their places in memory: int32 [n, k] each."""
+        """Note a time, int32 [n], on the cards of features, and the cards at their places: int32 [n, k] each."""
         new = tf.reduce_sum(tf.cast((tags >= 0) & (self.tag.sparse_read(card) == NONE), tf.int32), 1)
         room = tf.gather(self.used, rows) + new < self.cards
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(room), [
@@ -183,12 +186,12 @@ class Memory(tf.Module):
             variable.scatter_update(tf.IndexedSlices(value, where))
 
     def enter(self, rows, place: int, parts, feature) -> None:
-        """Notes all that is remembered on the cards of a new index.
+        """Note all moments on the cards of a new index.
 
         Args:
-          place: of its features in a moment.
-          parts: int32 [n, k], the places of those that its features are made of.
-          feature: (k tags [n]) -> the tag of the new one, [n].
+          place: place of its features in a moment.
+          parts: int32 [n, k], places of the features that its features are made of.
+          feature: function of k tags [n] that returns the new tag, [n].
         """
         def note(time):
             there = time < tf.gather(self.time, rows)
@@ -206,7 +209,7 @@ class Memory(tf.Module):
         tf.while_loop(lambda time: time < most, note, [0])
 
     def feel(self, rows, signal) -> None:
-        """What was done since the last time anything was felt comes out so: 1 well, -1 badly, 0 is no outcome."""
+        """Give the moments since the last feeling their outcome: 1 good, -1 bad, 0 none, int32 [n]."""
         time, felt = tf.gather(self.time, rows), tf.gather(self.felt, rows)
         waiting = tf.where(signal == 0, 0, time - felt)
 
@@ -222,7 +225,7 @@ class Memory(tf.Module):
         self.felt.scatter_update(tf.IndexedSlices(tf.where(signal == 0, felt, time), rows))
 
     def _count(self, rows, card, signal) -> None:
-        """Counts an outcome, int32 [n, 1], on cards of each machine's own, [n, places]; 0 is none."""
+        """Count an outcome, int32 [n, 1], 0 for none, on cards, int32 [n, places], numbered within each machine."""
         card = self._box(rows, card) + tf.where((card >= 0) & (signal != 0), card, self.cards)
         signal = tf.broadcast_to(signal, tf.shape(card))
         for count, sign in ((self.good, PLEASURE), (self.bad, PAIN)):
@@ -233,14 +236,14 @@ class Memory(tf.Module):
             variable.scatter_update(tf.IndexedSlices(value, card))
 
     def recall(self, rows, places, tags):
-        """The moments that `look_up` counts, as far as the latest.
+        """Return the moments that `look_up` counts.
 
         Args:
-          places: int32 [J], of the features in a moment.
-          tags: int32 [n, J].
+          places: int32 [J], places of the features in a moment.
+          tags: int32 [n, J], the features.
 
         Returns:
-          Times, the latest first, and outcomes: int32 [n, J, lately] each; NONE and 0 where there is no such moment.
+          Times, the latest first, and outcomes, int32 [n, J, lately] each; NONE and 0 where there is no moment.
         """
         card, there = self.find(rows, tags)
         felt, known = tf.gather(self.felt, rows)[:, None], tf.where(there, self.known.sparse_read(card), 0)

@@ -1,21 +1,21 @@
-"""The random element of learning machines: a tape of figures, and choices that somebody insists on."""
+"""Random element of learning machines: a tape of figures, and choices that are faked."""
 import math
 
 import tensorflow as tf
 
-FREE = -1  # nobody insists on the choice at this place
+FREE = -1  # the choice at this place is not faked
 
 
 class Tape(tf.Module):
-    """The tapes of a population, whose ends are joined; they hold as many 0 as 1.
+    """Tapes of a population, which hold as many 0 as 1 and are read in a circle.
 
-    A choice between `k` equal ones reads figures as a binary number and, where that is k or more, the next ones: each
-    of them falls with a chance of 1/k. Where there is nothing to choose nothing is read.
+    A choice between `k` equal ones reads figures as a binary number, and reads again if the number is k or more, so
+    each has probability 1/k. A choice without an alternative reads nothing.
 
     Args:
-      machines: in the population.
-      length: figures of a tape, an even number.
-      places: choices, from a machine's first, that may be insisted on and are kept.
+      machines: size of the population.
+      length: figures per tape, an even number.
+      places: number of choices, from a machine's first, that can be faked and are recorded.
     """
 
     def __init__(self, machines: int, length: int, places: int):
@@ -25,21 +25,21 @@ class Tape(tf.Module):
             return tf.Variable(tf.fill(shape, tf.cast(fill, dtype)), trainable=False, name=name)
         self.length, self.places, self._machines = length, places, machines
         self.figures = numbers('figures', [machines * length], tf.int8)
-        self.read = numbers('read', [machines])  # figures used
-        self.made = numbers('made', [machines])  # choices between equal ones
-        # Of every machine one place more, for all later choices.
+        self.read = numbers('read', [machines])  # number of figures read
+        self.made = numbers('made', [machines])  # number of choices between equal ones
+        # Each machine has one place more, for all later choices.
         self.insisted = numbers('insisted', [machines * (places + 1)], fill=FREE)
-        self.first = numbers('first', [machines * (places + 1)], fill=FREE)  # the choices that were made at places,
-        self.among = numbers('among', [machines * (places + 1)])  # and of how many that were equal
+        self.first = numbers('first', [machines * (places + 1)], fill=FREE)  # the choices at these places,
+        self.among = numbers('among', [machines * (places + 1)])  # and the number of equal ones
 
     def supply(self, seed: int) -> None:
-        """Gives every machine a tape of its own."""
+        """Give every machine a tape of its own."""
         draws = tf.random.stateless_uniform([self._machines, self.length], [seed, 0], alg='philox')
         figures = tf.cast(tf.argsort(draws) < self.length // 2, tf.int8)
         self.figures.assign(tf.reshape(figures, [-1]))
 
     def insist(self, rows, places, choices) -> None:
-        """Fakes choices, int32 [n, F], at places of the machines' lives, int32 [F]: those between equal ones, from 0.
+        """Fake choices, int32 [n, F], at places, int32 [F], counted from 0 over choices between equal ones.
 
         "By faking the choices made one would be able to control the development of the machine to some extent."
         """
@@ -47,12 +47,12 @@ class Tape(tf.Module):
         self.insisted.scatter_update(tf.IndexedSlices(tf.broadcast_to(choices, tf.shape(where)), where))
 
     def draw(self, rows, best, active):
-        """One of the best choices, bool [n, A], and how many figures are used by then: int32 [n] each."""
+        """Return one of the best choices, bool [n, A], and the number of figures read by then, int32 [n] each."""
         many = tf.reduce_sum(tf.cast(best, tf.int32), 1)
         most = math.ceil(math.log2(max(2, best.shape[1])))
-        figures = tf.reduce_sum(tf.cast(many[:, None] > 2 ** tf.range(most), tf.int32), 1)  # a number of these is read
+        figures = tf.reduce_sum(tf.cast(many[:, None] > 2 ** tf.range(most), tf.int32), 1)  # digits of the number
         place = figures[:, None] - 1 - tf.range(most)
-        worth = tf.where(place >= 0, 2 ** tf.maximum(0, place), 0)  # of a figure in a number, the first the most
+        worth = tf.where(place >= 0, 2 ** tf.maximum(0, place), 0)  # of each digit, the first the highest
 
         def attempt(read, number, drawing):
             at = (rows * self.length)[:, None] + (read[:, None] + tf.range(most)) % self.length
@@ -62,13 +62,13 @@ class Tape(tf.Module):
         read, number, _ = tf.while_loop(
             lambda read, number, drawing: tf.reduce_any(drawing), attempt,
             (tf.gather(self.read, rows), tf.zeros_like(rows), active & (many > 1)),
-            maximum_iterations=self.length)  # for a tape that repeats itself before it falls on any
+            maximum_iterations=self.length)  # a tape may repeat itself without ever giving a number below k
         order = tf.cumsum(tf.cast(best, tf.int32), 1) - 1
         drawn = best & (order == (number % tf.maximum(many, 1))[:, None])
         return tf.argmax(tf.cast(drawn, tf.int32), 1, tf.int32), read
 
     def choose(self, rows, best, active):
-        """Draws, or takes what is insisted on, and moves the tape on: int32 [n]."""
+        """Draw one of the best choices, or take the faked one, and advance the tape; return it, int32 [n]."""
         choice, read = self.draw(rows, best, active)
         many, made = tf.reduce_sum(tf.cast(best, tf.int32), 1), tf.gather(self.made, rows)
         open_ = active & (many > 1)
@@ -83,5 +83,5 @@ class Tape(tf.Module):
         return choice
 
     def beginnings(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The first choices between equal ones, and of how many each was: int32 [machines, places]."""
+        """Return the first choices between equal ones and the number of equal ones, int32 [machines, places] each."""
         return tuple(tf.reshape(part, [self._machines, -1])[:, :-1] for part in (self.first, self.among))

@@ -1,12 +1,12 @@
-"""A terminal in which a person is the schoolmaster of one machine.
+"""Terminal for the schoolmaster of one machine.
 
-"The machine is provided with a typewriter keyboard on which any remarks to it are typed" (Turing), and with two keys.
-He is "forbidden any detailed knowledge of the inner workings", which `mechanic.py` shows to another person.
+"The machine is provided with a typewriter keyboard on which any remarks to it are typed, and it also types out any
+remarks that it wishes to make" (Turing). The schoolmaster also has two keys. He is "forbidden any detailed knowledge of
+the inner workings", which `mechanic.py` shows to another person.
 """
 import contextlib
 import os
-import readline  # noqa: F401, lets `input` edit its line and go back to earlier ones
-import zlib
+import readline  # noqa: F401, lets `input` edit its line and recall earlier ones
 from collections.abc import Iterator
 from typing import IO
 
@@ -18,21 +18,22 @@ from keras_models.core import layers
 from keras_models.learning_machine import PAIN, PLEASURE, Machines
 from pipelines.training import checkpoints
 
-HELP = """  a move, as the board names it      you play it
-  +   pleasure      -   pain         press a key: it is about all that was done since the last
+HELP = """  a move, as the board names it      play it
+  +   pleasure      -   pain         press a key, for everything done since the last one
   any other words                    a remark, which the machine hears
-  new     another game, in which the other side begins
-  help    this      quit     leave; the machine stays as it is now"""
-POSITIONS = 20  # of a machine that are kept, the latest
-_ROWS = np.zeros(1, np.int32)  # no tensor: importing this must not start TensorFlow
+  words that end with ?              a question, which it answers if its game has words, such as: mover?
+  new     start another game, in which the other side begins
+  help    show this      quit     leave; the machine is kept as it is now"""
+POSITIONS = 20  # number of latest positions of a machine to keep
+_ROWS = np.zeros(1, np.int32)  # not a tensor, because importing this must not start TensorFlow
 
 
 class Positions:
-    """The positions of one machine on disk, numbered: after each game that it was taught here.
+    """Numbered positions of one machine on disk, one before each game in the schoolroom.
 
     Args:
       machine: a population of one.
-      folder: where they are kept.
+      folder: folder of the positions.
     """
 
     def __init__(self, machine: Machines, folder: str):
@@ -43,41 +44,41 @@ class Positions:
         return [checkpoints.step_of(path) for path in checkpoints.present(self.folder)]
 
     def keep(self) -> int:
-        """Keeps the machine as it is, after all others. Returns the number of this position."""
+        """Keep the machine as it is, as the latest position; return its number."""
         number = max(self.numbers(), default=0) + 1
         checkpoints.write(self._checkpoint, self.folder, number, POSITIONS)
         return number
 
     def put_back(self, number: int) -> None:
-        """Makes the machine what it was.
+        """Put the machine back to a position.
 
         Raises:
-          UserError: there is no such position, or it is of a machine of another construction.
+          UserError: there is no such position, or its machine has another construction.
         """
         if number not in self.numbers():
             raise UserError(f'{self.folder} has no position {number}; there are {self.numbers() or "none"}.')
         self.read(os.path.join(self.folder, f'ckpt-{number}'))
 
     def read(self, path: str) -> None:
-        """Makes the machine what was kept.
+        """Put the machine into the state of a file.
 
         Raises:
-          UserError: it was no machine of this construction.
+          UserError: the file does not have a machine of this construction.
         """
         try:
             self._checkpoint.read(path).assert_consumed()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
-            raise UserError(f'{path} keeps no machine of this configuration; give another, or remove it.') from error
+            raise UserError(f'{path} has no machine of this configuration; give another, or remove it.') from error
 
 
 class Schoolroom:
-    """A person, a machine and a board.
+    """A schoolmaster, a machine and a board.
 
     Args:
       machine: a population of one; it learns.
-      out: where the board is shown and everything is said.
-      known: what the machine knows, in words.
-      positions: where it is kept after each game.
+      out: stream for the board and all messages.
+      known: what the machine knows, as a phrase.
+      positions: the machine's positions; one is kept before each game.
     """
 
     def __init__(self, machine: Machines, out: IO[str], known: str, positions: Positions):
@@ -85,6 +86,7 @@ class Schoolroom:
         self._move = tf.function(lambda board: machine.move(_ROWS, board, tf.constant([True])), autograph=False)
         self._hear = tf.function(lambda word, board: machine.hear(_ROWS, word, board, tf.constant([True])),
                                  autograph=False)
+        self._state = tf.function(lambda board: machine.say(_ROWS, board, tf.constant([True])), autograph=False)
         self._games = 0
         self.say(f'This machine {known}. Type help for what you can do.')
         self.new()
@@ -99,7 +101,7 @@ class Schoolroom:
         self._next(machine=self._games % 2 == 0)
 
     def _next(self, machine: bool) -> None:
-        """Shows the board and lets the machine move if it is its turn."""
+        """Show the board, and let the machine move if it is its turn."""
         over, outcome = (int(part[0]) for part in self.game.result(self.board))
         self.say(self.game.show(self.board[0].numpy()))
         if over:
@@ -127,13 +129,16 @@ class Schoolroom:
             self._next(machine=True)
 
     def remark(self, text: str) -> None:
-        """Every word is heard."""
-        for word in text.lower().split():
-            self._hear(tf.constant([word_number(word)]), self.board)
+        """Let the machine hear every word, and answer if the remark is a question."""
+        for word in text.lower().removesuffix('?').split():
+            self._hear(tf.constant([self.machine.word_number(word)]), self.board)
             self.say(f'It hears "{word}".')
+        if text.endswith('?') and self.machine.language:
+            words = self._state(self.board)[0].numpy().tolist()
+            self.say(f'The machine says "{" ".join(map(self.machine.written, words))}".')
 
     def line(self, text: str) -> bool:
-        """Does what a typed line says. Returns whether to go on."""
+        """Do what a typed line says; return whether to go on."""
         simple = {'+': lambda: self.press(PLEASURE), '-': lambda: self.press(PAIN), 'new': self.new,
                   'help': lambda: self.say(HELP)}
         if text == 'quit':
@@ -150,14 +155,15 @@ class Schoolroom:
         return True
 
 
-def word_number(word: str) -> int:
-    """A word's key in the index of words, of 30 bits, so that two words share one by a rare chance."""
-    return zlib.crc32(word.encode()) & 0x3FFFFFFF
-
 
 def open_machine(pipeline) -> tuple[Machines, str, Positions]:
-    """The machine of a configuration's schoolroom, alone, what it knows, in words, and its positions: as it was left
-    there; else the best that left school; else one that knows nothing."""
+    """Open the machine of a configuration's schoolroom.
+
+    It is the machine as it was left there; else the best one that left school; else a new one.
+
+    Returns:
+      The machine as a population of one, what it knows as a phrase, and its positions.
+    """
     nets = pipeline.config.model_spec.build(pipeline.config.model)
     nets['machines'].tape.supply(pipeline.config.seed)
     try:
@@ -176,7 +182,7 @@ def open_machine(pipeline) -> tuple[Machines, str, Positions]:
 
 
 def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
-    """Lets a person teach the machine of a configuration's schoolroom, and keeps it there."""
+    """Let a person teach the machine of a configuration's schoolroom, and keep it there."""
     machine, known, positions = open_machine(pipeline)
     room = Schoolroom(machine, out, known, positions)
     for line in typed(lines):
@@ -186,7 +192,7 @@ def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
 
 
 def typed(lines: IO[str]) -> Iterator[str]:
-    """Lines, at a terminal after a prompt and until Ctrl-D."""
+    """Yield lines, at a terminal after a prompt and until Ctrl-D."""
     if not lines.isatty():
         yield from lines
         return

@@ -1,6 +1,6 @@
-"""A language of few words about Nim, in which whatever is said of a position is true or false.
+"""A small language about Nim, in which every statement about a position is true or false.
 
-`a has three`, `b is odd`, `c exceeds a`, `mover will win`: every sentence is of three words.
+A sentence has three words: `a has three`, `b is odd`, `c exceeds a`, `mover will win`.
 """
 import dataclasses
 import functools
@@ -15,10 +15,10 @@ NUMBERS = ('none', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """Words are numbers, in the order of `words`; a sentence that is begun has NONE, -1, where nothing is said yet.
+    """The language of a game. A word is its number in `words`; an unfinished sentence ends with NONE, -1.
 
     Attributes:
-      game: a `nim.Game`, of heaps no higher than there are words for.
+      game: a `nim.Game` with heaps no higher than the number words.
     """
     game: Any
 
@@ -38,7 +38,7 @@ class Language:
 
     @functools.cached_property
     def _follows(self) -> np.ndarray:
-        """bool [words + 1, words]: what may be said after a word; the last row, at the beginning."""
+        """The words that may follow each word, bool [words + 1, words]; the last row is for the first word."""
         numbers = self.words[len(self.heaps):][:self.game.highest + 1]
         after = {**{heap: ('has', 'is', 'exceeds') for heap in self.heaps}, 'mover': ('will',), 'has': numbers,
                  'is': ('even', 'odd'), 'exceeds': self.heaps, 'will': ('win', 'lose')}
@@ -49,16 +49,18 @@ class Language:
         return follows
 
     def may_follow(self, said) -> tf.Tensor:
-        """Words that go on a sentence, int32 [n, LENGTH]: bool [n, words]."""
+        """Return the words that may continue a sentence, int32 [n, LENGTH] -> bool [n, words]."""
         count = tf.reduce_sum(tf.cast(said >= 0, tf.int32), 1)
         last = tf.gather(said, tf.maximum(count - 1, 0), axis=1, batch_dims=1)
         return tf.gather(tf.constant(self._follows), tf.where(count > 0, last, len(self.words)))
 
     def keys(self, board, said) -> tf.Tensor:
-        """Where to look up each word as the next, int32 [n, words, F], by all features.
+        """Return the keys of each next word, int32 [n, words, 4].
 
-        words: those so far and the next. heap spoken of: these, and the men of the heap that the first of them names.
-        heaps compared: all that, and the men of the heap that the next one names. heaps by size and words: a hash.
+        - words: the words so far and the next.
+        - heap spoken of: these, and the men of the heap that the first word names.
+        - heaps compared: all that, and the men of the heap that the next word names.
+        - heaps by size and words: a hash.
         """
         words = len(self.words)
         begun = tf.reduce_sum((said + 1) * (words + 1) ** np.arange(LENGTH, dtype=np.int32), 1)[:, None]
@@ -71,12 +73,12 @@ class Language:
                          by_size * 16777619 + key & 2 ** 31 - 1], 2)
 
     def _men(self, board, word):
-        """Of the heap that a word names, int32 [n]; one more than the highest if it names none."""
+        """Return the men of the heap that a word names, int32 [n]; one above the highest if it names none."""
         named = tf.one_hot(word, self.game.heaps, dtype=tf.int32)
         return tf.where(tf.reduce_any(named > 0, 1), tf.reduce_sum(board * named, 1), self.game.highest + 1)
 
     def true(self, board, sentence) -> tf.Tensor:
-        """Whether sentences, int32 [n, LENGTH], are true of positions: bool [n]."""
+        """Return whether sentences, int32 [n, LENGTH], are true of positions, bool [n]."""
         subject, verb, what = tf.unstack(sentence, axis=1)
         men = self._men(board, subject)
         says = {'has': men == what - self.number('none'), 'exceeds': men > self._men(board, what),
@@ -86,5 +88,5 @@ class Language:
 
 
 def with_word(said, place: int, word):
-    """A sentence, int32 [n, LENGTH], with its next word, int32 [n], at a place."""
+    """Return sentences, int32 [n, LENGTH], with a word, int32 [n], at a place."""
     return tf.concat([said[:, :place], word[:, None], said[:, place + 1:]], 1)
