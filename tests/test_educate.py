@@ -1,5 +1,7 @@
 """Learning machines through the pipeline: trained, evaluated, pushed, served, resumed exactly, taught by hand."""
+import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -7,16 +9,17 @@ import tensorflow as tf
 
 from data_prep import UserError
 from data_prep.games import job
-from keras_models import ModelError, school
+from keras_models import ModelError, learning_machine, school
+from keras_models.learning_machine import Machines
 from pipelines import educate
 from pipelines.core import config
-from pipelines.training import checkpoints, education
+from pipelines.training import checkpoints, education, mechanic, teacher
 from support.commands import command
 
 CONFIG = """\
 name: heap
 data: {module: data_prep.examination, game: nim, options: {heaps: 1, highest: 20, most: 2}, validation_fraction: 0.4}
-model: {module: keras_models.school, machines: 16, memory: 500, cards: 100, combined: 1,
+model: {module: keras_models.school, machines: 16, memory: 1000, cards: 1000, combined: 1,
         terms: [{against: random, lessons: 5}, {against: each other, lessons: 3}, {against: perfect, lessons: 90}]}
 train: {steps: 98, log_every: 7, checkpoint_every: 14, validate_every: 49, average_checkpoints: 1}
 export: {warmup_requests: 1}
@@ -52,16 +55,43 @@ def test_the_frame_educates_judges_and_pushes_a_machine_that_plays(config_file, 
     assert len(right) == len(asked) and np.mean(right) >= 0.9
 
 
-def test_a_person_teaches_by_keyboard(config_file, finished):
-    """Where pain has always come after a word, the word hurts."""
-    said = command('pipelines.educate', '--config', str(config_file), '--teacher', cwd=config_file.parent,
-                   input='a1\nwhy\n' + 'bad\n-\n' * 3 + 'bad\nnew\nback\ngood dog\nsave kept\nhelp\nquit\n')
+def typed(config_file, flag: str, *lines: str) -> str:
+    said = command('pipelines.educate', '--config', str(config_file), flag, cwd=config_file.parent,
+                   input='\n'.join((*lines, 'quit\n')))
     assert said.returncode == 0 and not said.stderr, said.stderr
-    assert 'left school' in said.stdout.partition('a1')[0]
-    assert 'The machine plays a' in said.stdout and 'position: ' in said.stdout
-    assert said.stdout.count('Pain.') == 3 and said.stdout.count('It hears "bad". That hurt it.') == 1
-    assert 'It is as it was before this game.' in said.stdout and 'It hears "dog".\n' in said.stdout
-    assert (config_file.parent / 'kept.index').exists()
+    return said.stdout
+
+
+def test_a_schoolmaster_sees_nothing_inside_and_a_mechanic_everything_and_teaches_nothing(config_file, finished):
+    said = typed(config_file, '--teacher', 'a1', 'bad', '-', 'new', 'good dog', 'help')
+    assert 'left school' in said.partition('The machine plays a')[0] and 'The machine plays a' in said
+    assert said.count('Pain.') == 1 and 'It hears "dog".\n' in said
+    assert not re.search('vote|memories|against|pain:|felt', said)
+    looked = typed(config_file, '--mechanic', 'positions', 'memories 4', 'votes 4', 'votes x', 'save kept', '+', 'a1',
+                   'back 9', 'back 2', 'positions', 'memories 9', 'load kept', 'load nothing', 'positions')
+    assert 'was here before' in looked and '\n1 2 3\n' in looked and '\n1 2 3 4\n' in looked
+    assert looked.count('it heard word') == 3 + 1 and 'it moved a' in looked  # "dog" was said after position 2
+    assert 'It goes by' in looked and re.search(r'a1: [+-]\d.*position \d+ for \d+ against', looked)
+    assert 'x is not a position: give 1 numbers.' in looked and (config_file.parent / 'kept.index').exists()
+    assert "'+' is nothing a mechanic does" in looked and "'a1' is nothing a mechanic does" in looked
+    assert 'has no position 9; there are [1, 2, 3].' in looked and 'nothing keeps no machine' in looked
+    assert looked.rstrip().endswith('1 2 3 4 5')
+
+
+def test_a_question_is_answered_and_the_mechanic_reads_what_was_said(tmp_path):
+    machine, out = Machines(learning_machine.Config(game='nim', machines=1, memory=60, cards=400)), io.StringIO()
+    machine.tape.supply(1)
+    positions = teacher.Positions(machine, str(tmp_path))
+    room = teacher.Schoolroom(machine, out, 'is new', positions)
+    for line in ('mover?', '+', 'why'):
+        assert room.line(line)
+    said = re.findall(r'The machine says "(\w+) (\w+) (\w+)"', out.getvalue())
+    assert len(said) == 1 and set(said[0]) < set(machine.language.words)
+    assert mechanic.Workshop(machine, positions, out).line('memories')
+    told = re.findall(r'it (heard|said) (\w+)( \d+)?(: pleasure)?$', out.getvalue(), re.MULTILINE)
+    assert [kind for kind, *_ in told] == ['heard', *['said'] * 3, 'heard']
+    assert [word for _, word, *_ in told] == ['mover', *said[0], 'word']
+    assert [felt for *_, felt in told] == [': pleasure'] * 4 + ['']
 
 
 class Killed(BaseException):
@@ -70,7 +100,7 @@ class Killed(BaseException):
 
 def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     resolved = config.load(str(config_file), ['model.machines=4', 'train.steps=24', 'train.checkpoint_every=6',
-                                              'train.validate_every=12', 'model.memory=40'])
+                                              'train.validate_every=12', 'model.memory=400'])
     examples, kills = str(tmp_path / 'examples'), []
     job.run(resolved.data, examples, [])
     straight, killed = tmp_path / 'straight', tmp_path / 'killed'
@@ -109,12 +139,13 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     (['model.terms=[{against: random, lessons: true}]'], 'lessons of number 1 is True; give 1 or more'),
     (['model.terms=[{against: random, lessons: 3, lost: 7}]'], 'lost of number 1 is 7; give 1 for pleasure'),
     (['model.terms=[{against: random, lessons: 3, won: 0.5}]'], r'won of number 1 is 0\.5; give 1 for'),
-    (['model.terms=[{against: nobody, lessons: 3}]'], "plays 'nobody' here; there are perfect, random, each"),
-    (['model.terms=[{against: capturing, lessons: 3}]'], "nobody plays 'capturing' here; there are perfect"),
-    (['model.game=go', 'model.options={}'], "nobody plays 'perfect' here; there are random, capturing"),
+    (['model.terms=[{against: nobody, lessons: 3}]'], "'nobody' is not an opponent in this game; choose perfect, ran"),
+    (['model.terms=[{against: capturing, lessons: 3}]'], "'capturing' is not an opponent in this game; choose per"),
+    (['model.game=go', 'model.options={}'], "'perfect' is not an opponent in this game; choose random, capturing"),
     (['model.machines=3'], 'machines is 3, .*; give an even number'),
     (['model.combined=3'], 'combined is 3; .* 2 such indexes at most'),
-    (['model.constancy=17'], 'looked_up 16 is less than constancy 17'),
+    (['model.constancy=9'], 'looked_up is 16; give 30 at most and twice constancy, 18, at least'),
+    (['model.tape=9'], 'tape is 9, which cannot bear as many 0 as 1'),
     (['model.game=chess'], "there is no game 'chess'; choose of nim, noughts, go"),
     (['model.options={heaps: 1.5}'], r"the game 'nim': heaps is 1\.5; give it as int"),
     (['data.options={heaps: 1.5}'], r'options\.heaps must be a whole number of 1 or more; it is 1\.5'),
@@ -134,6 +165,13 @@ def test_terms_are_those_that_are_given(config_file):
         given = json.dumps(terms)
         assert len(terms) == len(school.Config().terms)
         assert config.load(str(config_file), [f'model.terms={given}']).model.terms == terms
+
+
+def test_a_full_memory_is_an_error_of_the_key_to_raise(config_file, tmp_path):
+    resolved = config.load(str(config_file), ['model.machines=4', 'train.steps=24', 'model.memory=20'])
+    job.run(resolved.data, str(tmp_path / 'examples'), [])
+    with pytest.raises(UserError, match=r'^model\.memory: a machine has filled its memory of 20 moments; give it '):
+        education.educate(resolved, str(tmp_path / 'examples'), str(tmp_path / 'run'))
 
 
 @pytest.mark.parametrize('overrides, words', [
@@ -158,7 +196,8 @@ def test_educate_is_for_what_learns_by_play(tmp_path):
 @pytest.mark.parametrize('flags, words', [
     (['--set', 'model.terms=[]'], 'terms is empty'), (['--set', 'train.strategy=mirrored'], 'train.strategy'),
     (['--set', 'model.game=noughts', '--set', 'model.options={}'], 'model.game noughts'),
-    (['--teacher', '--sets', 'x'], 'unknown argument --sets')])
+    (['--teacher', '--sets', 'x'], 'unknown argument --sets'),
+    (['--teacher', '--mechanic'], '--teacher and --mechanic are for two persons')])
 def test_a_refusal_is_one_line_and_exit_code_2_and_leaves_nothing(config_file, tmp_path, flags, words):
     done = command('pipelines.educate', '--config', str(config_file), *flags, cwd=tmp_path)
     assert done.returncode == 2 and not done.stdout

@@ -205,15 +205,17 @@ def test_xla_changes_nothing(game):
     np.testing.assert_array_equal(tf.function(lambda seed: game.start(seed, 50), jit_compile=True)(seed),
                                   game.start(seed, 50))
     move = some(game.legal(board).numpy(), DRAW(0))
-    names = ['legal', 'result', 'keys', 'condition', 'greedy' if isinstance(game, go.Game) else 'best']
+    names = ['legal', 'result', 'keys', 'condition_keys', 'greedy' if isinstance(game, go.Game) else 'best']
     for name in names:
         for one, other in zip(compiled(game, name)(board), getattr(game, name)(board)):
             np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(compiled(game, 'play')(board, move), game.play(board, move))
     keys = game.keys(board).numpy()
     assert keys.shape == (len(board), game.moves, len(game.features)) and keys.min() >= 0
-    assert keys.dtype == game.condition(board).numpy().dtype == board.dtype == np.int32
-    assert board.shape[1] == game.size and game.condition(board).numpy().min() >= 0
+    conditions = game.condition_keys(board).numpy()
+    assert conditions.shape == (len(board), len(game.conditions)) and conditions.min() >= 0
+    assert keys.dtype == conditions.dtype == board.dtype == np.int32
+    assert board.shape[1] == game.size
 
 
 @pytest.mark.parametrize('game', GAMES, ids=NAMES[:4])
@@ -231,7 +233,7 @@ def test_a_batch_may_have_any_size(game):
 def test_choices_are_typed_as_they_are_named(game):
     assert [game.move(f' {game.name(move).upper()} ') for move in range(game.moves)] == list(range(game.moves))
     for text in ('', 'z', '0', 'z1', 'b0', 'b99', '-1', 'pas', '²'):
-        with pytest.raises(ValueError, match='is no move; name a'):
+        with pytest.raises(ValueError, match='is not a move; name a'):
             game.move(text)
 
 
@@ -540,7 +542,7 @@ def test_gos_keys_are_equal_where_its_features_are():
     for index in range(4):
         assert one_to_one(keys[legal][:, index].tolist(), [each[index] for each in features])
     conditions = [each[0][0] for each in features]
-    assert one_to_one(game.condition(boards).numpy()[np.nonzero(legal)[0]].tolist(), conditions)
+    assert one_to_one(game.condition_keys(boards).numpy()[np.nonzero(legal)[0], 0].tolist(), conditions)
 
 
 def test_symmetric_boards_of_go_share_patterns_and_no_position():

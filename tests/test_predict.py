@@ -27,9 +27,9 @@ def lines(count):
 @pytest.mark.parametrize('before, line, words', [
     pytest.param(0, b'\xff\xfe3 1 1', ('byte 0xff at position 0', 'iconv'), id='utf-16'),
     pytest.param(4100, b'1 1 \xe9', ('byte 0xe9 at position 4', 'iconv'), id='latin-1'),
-    pytest.param(4100, b'three', ('three is no position', 'give 3 numbers'), id='not numbers'),
-    pytest.param(70, b'9 1 1', ('9 1 1 is no position', 'give heaps of 0 to 5'), id='too high'),
-    pytest.param(70, b'', ('is no position', 'give 3 numbers'), id='empty')])
+    pytest.param(4100, b'three', ('three is not a position', 'give 3 numbers'), id='not numbers'),
+    pytest.param(70, b'9 1 1', ('9 1 1 is not a position', 'give heaps of 0 to 5'), id='too high'),
+    pytest.param(70, b'', ('is not a position', 'give 3 numbers'), id='empty')])
 def test_a_line_that_cannot_be_read_is_named_and_those_before_it_are_answered(asked, before, line, words):
     """Lines are read by 4,096 and asked by 64; the number is that of the stream."""
     done = command(*asked, input=lines(before) + line + b'\n' + lines(3))

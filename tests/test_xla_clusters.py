@@ -127,17 +127,15 @@ def try_on_serving(learner) -> HotPath:
 
 
 def machines(n: int) -> learning_machine.Machines:
-    return learning_machine.Machines(learning_machine.Config(machines=n, memory=60, cards=50, looked_up=8, tape=40))
+    return learning_machine.Machines(learning_machine.Config(machines=n, memory=60, cards=400, tape=40))
 
 
 def looking_up() -> HotPath:
     population = machines(4)
     population.jit = True
-    rows, index = tf.range(4), tf.range(population.FIRST, len(population.indexes))
-    board = tf.zeros([4, population.game.size], tf.int32)
+    rows, board = tf.range(4), tf.zeros([4, population.game.size], tf.int32)
     return HotPath(tf.function(population.think, autograph=False).get_concrete_function(rows, board),
-                   tf.function(population._look_up, autograph=False, jit_compile=True),
-                   (rows, index, population.game.keys(board)))
+                   compiled(population._think), (rows, board))
 
 
 def educated_machine() -> HotPath:

@@ -43,7 +43,7 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
         'data.validation_fraction=0.2', 'model.low=[64,64]', 'model.segmentation.width=0.125', 'input.rows=2',
         'model.geometric_matching.width=0.125', 'model.alias.width=0.125', 'evaluate.thresholds={ssim: {min: 0}}']),
     'learning_machine': ('learning_machine_nim', [
-        *STEPS, 'model.machines=8', 'model.memory=64', 'model.cards=64',
+        *STEPS, 'model.machines=8', 'model.memory=256', 'model.cards=1024',
         'evaluate.thresholds={best_move: {min: 0}}']),
 }
 
