@@ -326,7 +326,8 @@ def _words(bounds: dict[str, float], *keys: str) -> str:
 def check(config: 'Config') -> None:
     """Refuse a threshold that bounds nothing, and a split or network that does not exist."""
     import tensorflow as tf
-    judge, known = scorers.scorer(config), scorers.names(config)
+    judge = scorers.scorer(config)
+    known = judge.names if judge else scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
             raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '
