@@ -120,7 +120,7 @@ class ModelSpec:
 class Scorer(Protocol):
     """Compare a model's outputs with the ground truth, example by example: the `Scorer` of the module SCORER names.
 
-    It is created from `evaluate.networks`: the name of each network -> its file.
+    It is created from the files of `evaluate.networks` and the model's configuration.
 
     Attributes:
       CORPUS: metrics over all examples together; the others are means over examples.

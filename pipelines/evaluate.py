@@ -169,22 +169,28 @@ def account(config: 'Config', judges: dict, folder: str) -> dict:
       `protocol` by metric, and why some are `missing`; `whole`, metrics over all examples at once; the target's
       language; slices, thresholds and seed; and the SHA-256 of the `files` written.
     """
-    import tensorflow as tf
-
-    from data_prep.core import files, records
+    from data_prep.core import files
     from pipelines.evaluation import corpus
-    judge, written = judges.get('candidate'), [PREDICTIONS]
-    if judge:
-        tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
-        for n, pictures in enumerate(judge.pictures):
-            for what, picture in pictures.items():
-                written.append(os.path.join(PICTURES, f'{n}_{what}.png'))
-                records.write_atomically(os.path.join(folder, written[-1]), picture)
+    judge = judges.get('candidate')
+    written = [PREDICTIONS, *(keep_pictures(judge.pictures, folder) if judge else ())]
     return {'protocol': judge.protocol() if judge else {name: corpus.protocol(name, config.data)
                                                         for name in scorers.names(config)},
             'missing': list(judge.missing.values()) if judge else [], 'whole': list(judge.CORPUS) if judge else [],
             'target': _target(config), 'slices': config.evaluate.slices, 'thresholds': config.evaluate.thresholds,
             'seed': config.seed, 'files': {name: files.sha256(os.path.join(folder, name))[0] for name in written}}
+
+
+def keep_pictures(pictures: list[dict[str, bytes]], folder: str) -> list[str]:
+    """Write the images a scorer kept, and return their names below `folder`."""
+    import tensorflow as tf
+
+    from data_prep.core import records
+    tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
+    named = {os.path.join(PICTURES, f'{n}_{what}.png'): picture
+             for n, of_example in enumerate(pictures) for what, picture in of_example.items()}
+    for name, picture in named.items():
+        records.write_atomically(os.path.join(folder, name), picture)
+    return [*named]
 
 
 def _target(config: 'Config') -> str:
@@ -313,7 +319,8 @@ def check(config: 'Config') -> None:
     import tensorflow as tf
 
     from pipelines.evaluation import gate
-    judge, known = scorers.scorer(config), scorers.names(config)
+    judge = scorers.scorer(config)
+    known = judge.names if judge else scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
             raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '

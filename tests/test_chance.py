@@ -58,7 +58,7 @@ def test_more_noise_than_difference_is_said_to_be_doubt(name):
         wrong = np.random.default_rng(seed).random((200, 8)) < 0.2
         return [corpus.Row([' '.join(np.where(where, 'white', text))], ' '.join(text))
                 for where, text in zip(wrong, words)]
-    change = chance.change(corpus.metric(name), answers(1), answers(2), 0.95, 0)
+    change = chance.change(corpus.metric(name), answers(3), answers(4), 0.95, 0)
     assert change.low < 0 < change.high
     bounds = {'max_drop': 0.0, 'confidence': 0.95}
     reason = chance.refusal(name, change, bounds)

@@ -48,9 +48,8 @@ def solid(rgb):
 def tried(folder, setting, seed, pairs):
     """An evaluation that kept so many pairs."""
     pictures = [{what: solid(colour(setting, seed, pair, what)) for what in WHAT} for pair in range(pairs)]
-    judge = types.SimpleNamespace(pictures=pictures, protocol=lambda: {}, missing={})
     evaluation = folder / f'{setting}_{seed}'
-    evaluate.account(None, {'candidate': judge}, str(evaluation))
+    evaluate.keep_pictures(pictures, str(evaluation))
     return run(f'setting {setting}', seed, evaluate={'evaluation': (evaluation, {})})
 
 

@@ -94,7 +94,7 @@ STARTED = {'segmentation', 'geometric matching', 'ALIAS'}
 def test_a_training_step_is_one_cluster_and_updates(name, learner):
     batch, it = learners.batch(name), learner(name)
     assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
-    assert_stays_on_the_device(it._compute, batch, tf.constant(SEED), False,
+    assert_stays_on_the_device(it._compute, batch, tf.constant(SEED), False, -1,
                                stage='hlo' if name in STARTED else 'optimized_hlo')
 
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 STEPS = ['train.steps=20', 'train.log_every=10', 'train.checkpoint_every=20', 'train.validate_every=20',
-         'train.average_checkpoints=1']
+         'train.average_checkpoints=1', 'infra_validate.max_seconds=3600']
 IMAGES = ['input.rows=16', *STEPS, 'evaluate.thresholds={top1_error: {max: 1.0}}']
 CROP_32 = ['input.crop=32', 'input.scales=[36]', 'input.flip=false']
 

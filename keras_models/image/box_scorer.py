@@ -6,7 +6,7 @@ from keras_models import ModelError
 from keras_models.image import boxes
 from keras_models.image.classification import TOP
 from keras_models.image.serving import predict
-from keras_models.localisation import CORRECT
+from keras_models.localisation import CORRECT, Config
 
 PROTOCOLS = {
     'box_error_constant': 'box_error of the best centred box of {sizes} sizes, chosen on these images',
@@ -24,6 +24,7 @@ class Scorer:
 
     Args:
       networks: must be empty.
+      config: the model's.
 
     Raises:
       ModelError: a network is given.
@@ -31,7 +32,8 @@ class Scorer:
     CORPUS = ('box_error_constant', 'mean_iou_constant')
     BATCH = 32
 
-    def __init__(self, networks: dict[str, str]):
+    def __init__(self, networks: dict[str, str], config: Config | None = None):
+        del config
         if networks:
             raise ModelError(f'evaluate.networks.{min(networks)}: no metric of boxes uses networks. Leave it out.')
         self.names, self.missing = tuple(PROTOCOLS), dict[str, str]()

@@ -65,13 +65,15 @@ class Scorer:
 
     Args:
       networks: files of published weights by the names of `NETWORKS`.
+      config: the model's.
 
     Raises:
       ModelError: another name is given.
     """
     CORPUS = ('parse_iou', 'parse_iou_copied', 'fid')
 
-    def __init__(self, networks: dict[str, str]):
+    def __init__(self, networks: dict[str, str], config=None):
+        del config  # metrics do not depend on it
         if unknown := {*networks} - {*NETWORKS}:
             raise ModelError(f'evaluate.networks.{min(unknown)}: no metric uses such a network; known networks: '
                              f'{", ".join(NETWORKS)}.')

@@ -160,8 +160,7 @@ def with_data_set(config: Config, needed: dict[str, int]) -> Config:
       UserError: a key of the model is too small for the data set, such as the number of classes.
     """
     for key, value in needed.items():
-        own = getattr(config.model, key, None)
-        if own is not None and own < value:
+        if (own := getattr(config.model, key, None)) is not None and own < value:
             raise UserError(f'{config.source}: model.{key} {own} is less than the {value} of the data set. '
                             'Leave it out to use those.')
     empty = {key: value for key, value in needed.items() if getattr(config.model, key, 0) is None}

@@ -1,5 +1,4 @@
 """Choose a configuration's metrics and the scorer that computes them."""
-import functools
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core import roles
@@ -9,18 +8,15 @@ if TYPE_CHECKING:
 
 
 def scorer(config: 'Config') -> Any:
-    """Return a new scorer of the configuration's models, or None if TFMA's metrics compare outputs directly."""
+    """Return a new scorer of the configuration's models, or None if TFMA's metrics compare outputs directly.
+
+    It is cheap: networks are loaded when they are first used.
+    """
     kind = roles.scorer(config.model_spec)
-    return kind(config.evaluate.networks) if kind else None
+    return kind(config.evaluate.networks, config.model) if kind else None
 
 
 def names(config: 'Config') -> tuple[str, ...]:
     """Return the metrics of a configuration's models, or else its data's; the last is the one shown by slice."""
-    if kind := roles.scorer(config.model_spec):
-        return _names(kind, tuple(config.evaluate.networks.items()))
-    return config.data_spec.metrics or config.model_spec.metrics
-
-
-@functools.cache
-def _names(kind: type, networks: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    return kind(dict(networks)).names
+    found = scorer(config)
+    return found.names if found else config.data_spec.metrics or config.model_spec.metrics
