@@ -73,8 +73,8 @@ def test_a_schoolmaster_sees_nothing_inside_and_a_mechanic_everything_and_teache
     assert looked.count('it heard word') == 3 + 1 and 'it moved a' in looked  # "dog" was said after position 2
     assert 'It goes by' in looked and re.search(r'a1: [+-]\d.*position \d+ for \d+ against', looked)
     assert 'x is not a position: give 1 numbers.' in looked and (config_file.parent / 'kept.index').exists()
-    assert "'+' is nothing a mechanic does" in looked and "'a1' is nothing a mechanic does" in looked
-    assert 'has no position 9; there are [1, 2, 3].' in looked and 'nothing keeps no machine' in looked
+    assert "'+' is not a command of the mechanic" in looked and "'a1' is not a command of the mechanic" in looked
+    assert 'has no position 9; there are [1, 2, 3].' in looked and 'nothing has no machine of this configuration' in looked
     assert looked.rstrip().endswith('1 2 3 4 5')
 
 
@@ -145,7 +145,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     (['model.machines=3'], 'machines is 3, .*; give an even number'),
     (['model.combined=3'], 'combined is 3; .* 2 such indexes at most'),
     (['model.constancy=9'], 'looked_up is 16; give 30 at most and twice constancy, 18, at least'),
-    (['model.tape=9'], 'tape is 9, which cannot bear as many 0 as 1'),
+    (['model.tape=9'], 'tape is 9, which cannot hold as many 0 as 1'),
     (['model.game=chess'], "there is no game 'chess'; choose of nim, noughts, go"),
     (['model.options={heaps: 1.5}'], r"the game 'nim': heaps is 1\.5; give it as int"),
     (['data.options={heaps: 1.5}'], r'options\.heaps must be a whole number of 1 or more; it is 1\.5'),
@@ -175,8 +175,8 @@ def test_a_full_memory_is_an_error_of_the_key_to_raise(config_file, tmp_path):
 
 
 @pytest.mark.parametrize('overrides, words', [
-    (['train.strategy=mirrored'], r'train\.strategy and train\.init_from .* leave them out'),
-    (['train.init_from=somewhere'], r'train\.strategy and train\.init_from .* leave them out'),
+    (['train.strategy=mirrored'], r'train\.strategy, train\.init_from and .* Leave them out'),
+    (['train.init_from=somewhere'], r'train\.strategy, train\.init_from and .* Leave them out'),
     (['model.options={heaps: 2}'], r"model\.game nim with {'heaps': 2} is not the game of the data set"),
     (['model.game=noughts', 'model.options={}'], r'model\.game noughts with {} is not .* data set, nim')])
 def test_what_would_fail_after_the_lessons_is_refused_before_them(config_file, overrides, words):
