@@ -1,7 +1,7 @@
 """One learning machine in plain Python and NumPy, as one would write it first.
 
 The rules are those of `keras_models/learning_machine.py`, without combined indexes: a row of a population and a machine
-of this kind with the same tape live the same lives, which `tests/test_learning_machine.py` holds. By how much the
+of this kind with the same tape live the same lives, which `test_learning_machine.py` holds. By how much the
 population is faster, `machine_moves.py` says.
 """
 import collections

@@ -228,7 +228,7 @@ def curve(root, tag='loss'):
     return dict(report.curves(str(model_run(root) / 'tensorboard'))[tag])
 
 
-@pytest.mark.slow  # 12 s; tests/test_resume.py kills one three times
+@pytest.mark.slow  # 12 s; test_resume.py kills one three times
 def test_a_killed_run_resumes_to_the_same_weights(config_file, tmp_path):
     """SIGKILL, then SIGTERM, then to the end, dropout on: records, losses and weights are an uninterrupted run's."""
     whole, killed = tmp_path / 'whole', tmp_path / 'killed'

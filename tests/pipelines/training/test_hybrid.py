@@ -12,7 +12,7 @@ from pipelines.core import config
 from pipelines.training import checkpoints, hybrid_parallel
 from support.tensorflow_state import renumber
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / 'benchmarks' / 'speed' / 'sides'))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / 'benchmarks' / 'speed' / 'sides'))
 import inputs  # noqa: E402
 from trained import Trained  # noqa: E402
 

@@ -97,7 +97,7 @@ def test_a_folder_of_class_folders_becomes_a_pushed_model(finished, examples):
     assert 'top1 error' in report.read_text() and 'upright' in report.read_text()
 
 
-@pytest.mark.slow  # 12 s; tests/test_pipeline.py skips stages, too
+@pytest.mark.slow  # 12 s; test_pipeline.py skips stages, too
 def test_asking_otherwise_trains_nothing_anew(finished, config_file):
     """The same weights behind another protocol, fused with the first export: errors are of the mean of both."""
     root, _ = finished
@@ -156,7 +156,7 @@ def losses(config_file, examples, *overrides):
     return found
 
 
-@pytest.mark.slow  # 9 s; tests/test_trainer.py and test_compiled_steps.py prove it
+@pytest.mark.slow  # 9 s; test_trainer.py and test_compiled_steps.py prove it
 def test_replicas_and_compilation_change_nothing(config_file, examples):
     """Crops, colours and updates are those of one device: a picture's draws do not depend on where it is decoded."""
     one = losses(config_file, examples, 'model.dropout=0')
@@ -164,7 +164,7 @@ def test_replicas_and_compilation_change_nothing(config_file, examples):
         np.testing.assert_allclose(losses(config_file, examples, 'model.dropout=0', *overrides), one, rtol=2e-4)
 
 
-@pytest.mark.slow  # 15 s; tests/test_resume.py kills runs with this schedule
+@pytest.mark.slow  # 15 s; test_resume.py kills runs with this schedule
 def test_the_plateau_schedule_survives_a_kill(config_file, finished, tmp_path):
     """SIGKILL after a checkpoint: rate and weights are an uninterrupted run's, though the rate has dropped."""
     flags = ['--config', config_file, '--set', 'model.min_delta=0.5', '--set', 'train.steps=30', '--set',

@@ -193,7 +193,7 @@ def test_two_replicas_change_nothing(people, eager, learn, request):
     assert_same_gradients(it, others, gradients, ROUNDING)
 
 
-@pytest.mark.slow  # 13 s; tests/test_trainer.py accumulates, too
+@pytest.mark.slow  # 13 s; test_trainer.py accumulates, too
 def test_a_batch_in_two_parts_is_the_same_step(people, alias, eager):
     """Rematerialised, too: losses, gradients, and what spectral normalisation keeps, which moves once a step, not once
     a part. Of ALIAS alone, as batch normalisation in geometric matching is each part's.
@@ -208,7 +208,7 @@ def test_a_batch_in_two_parts_is_the_same_step(people, alias, eager):
     assert any(np.abs(value - before[name]).max() > 1e-3 for name, value in kept(whole).items())
 
 
-@pytest.mark.slow  # 23 s; tests/test_tryon_resumed.py cuts a run, too
+@pytest.mark.slow  # 23 s; test_tryon_resumed.py cuts a run, too
 def test_a_run_in_two_parts_ends_as_one_in_one_to_the_bit(people, whole, eager, tmp_path):
     """Generators, discriminators, what spectral and batch normalisation keep, and five optimizers."""
     it, *_ = whole

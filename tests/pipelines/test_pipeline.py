@@ -82,7 +82,7 @@ def test_a_second_run_skips_everything_and_says_so(finished, config_file):
 
 
 def test_a_stages_command_finds_what_run_has_done(finished, config_file):
-    """The last; tests/test_start.py runs the commands of all of them."""
+    """The last; test_start.py runs the commands of all of them."""
     done = command('pipelines.push', '--config', config_file, '--pipeline_root', str(finished[0]), *STEPS)
     assert done.returncode == 0, done.stderr
     assert 'push: nothing it depends on has changed since' in done.stdout

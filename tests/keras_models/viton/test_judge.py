@@ -283,7 +283,7 @@ def mean_colours(shown, training):
 
 @pytest.mark.parametrize('inception', [
     pytest.param(False, id='mean colours'),
-    pytest.param(True, id='inception', marks=pytest.mark.slow)])  # which tests/test_fid.py proves by itself
+    pytest.param(True, id='inception', marks=pytest.mark.slow)])  # which test_fid.py proves by itself
 def test_published_networks_see_no_distance_between_equal_pictures(
         perfect, model, pairs, tmp_path, monkeypatch, inception):
     if not inception:

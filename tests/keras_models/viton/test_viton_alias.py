@@ -325,7 +325,7 @@ def test_rows_of_a_batch_do_not_see_each_other(nets):
         assert np.abs(beside_another[1 - row] - together[1 - row]).mean() > 0.01
 
 
-@pytest.mark.slow  # 8 s; tests/test_viton_try_on.py compiles the whole chain
+@pytest.mark.slow  # 8 s; test_viton_try_on.py compiles the whole chain
 def test_xla_paints_the_same(nets):
     given = maps()
     compiled = tf.function(nets['official'], jit_compile=True)(given)
@@ -344,7 +344,7 @@ def test_training_reaches_every_parameter_and_takes_a_power_iteration(nets):
     assert {weight.name.split('/')[-1] for weight, _ in state} == {'u:0', 'v:0'}
 
 
-@pytest.mark.slow  # 18 s; tests/test_tryon_resumed.py compares bits, too
+@pytest.mark.slow  # 18 s; test_tryon_resumed.py compares bits, too
 def test_a_step_is_the_same_to_the_bit_every_time(tmp_path):
     """In a process of its own, as training starts one: a sum of many tensors takes them in no order by itself."""
     script = tmp_path / 'again.py'

@@ -57,8 +57,8 @@ def test_the_closure_of_training_is_this_one():
     assert {*closure('train', config.load('demo_translation'))} == {
         'data_prep', 'data_prep.core.archives', 'data_prep.core.files', 'data_prep.core.input_pipeline',
         'data_prep.core.records', 'data_prep.core.splits', 'data_prep.core.tfrecord', 'data_prep.text.ids',
-        'data_prep.text.schema', 'data_prep.text.subwords', 'data_prep.text.wordpieces', 'data_prep.wmt', 'keras_models',
-        'keras_models.core.layers', 'keras_models.core.losses', 'keras_models.core.optimizers',
+        'data_prep.text.schema', 'data_prep.text.subwords', 'data_prep.text.wordpieces', 'data_prep.wmt',
+        'keras_models', 'keras_models.core.layers', 'keras_models.core.losses', 'keras_models.core.optimizers',
         'keras_models.core.rematerialisation', 'keras_models.transformer', 'keras_models.weights.checkpoint_file',
         'pipelines.train', 'pipelines.training.best', 'pipelines.training.checkpoints',
         'pipelines.training.curriculum', 'pipelines.training.devices', 'pipelines.training.facts',

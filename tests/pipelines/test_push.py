@@ -1,6 +1,7 @@
 """The push stage: its gate, its outputs, and the commands that list and roll back."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import time
@@ -15,7 +16,7 @@ from pipelines.serving import kit as serving_kit
 from pipelines.serving import labels, pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = str(pathlib.Path(__file__).parents[2])
 BLESSINGS = {'blessing': ('BLESSED', 'NOT_BLESSED'), 'infra_blessing': ('INFRA_BLESSED', 'INFRA_NOT_BLESSED')}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-BENCHMARKS = pathlib.Path(__file__).parent.parent / 'benchmarks' / 'speed'
+BENCHMARKS = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'speed'
 sys.path.insert(0, str(BENCHMARKS))
 import side_by_side  # noqa: E402
 
