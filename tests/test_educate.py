@@ -145,7 +145,7 @@ def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
     (['model.machines=3'], 'machines is 3, .*; give an even number'),
     (['model.combined=3'], 'combined is 3; .* 2 such indexes at most'),
     (['model.constancy=9'], 'looked_up is 16; give 30 at most and twice constancy, 18, at least'),
-    (['model.tape=9'], 'tape is 9, which cannot bear as many 0 as 1'),
+    (['model.tape=9'], 'tape is 9, which cannot hold as many 0 as 1'),
     (['model.game=chess'], "there is no game 'chess'; choose of nim, noughts, go"),
     (['model.options={heaps: 1.5}'], r"the game 'nim': heaps is 1\.5; give it as int"),
     (['data.options={heaps: 1.5}'], r'options\.heaps must be a whole number of 1 or more; it is 1\.5'),
