@@ -2,7 +2,7 @@
 
     python -m pipelines.lineage                                    # the version being served
     python -m pipelines.lineage runs/my/serving/my/1763722800      # any other version
-    python -m pipelines.lineage --raw train.tsv                    # in every pipeline below runs/
+    python -m pipelines.lineage --raw train.tsv                    # in all pipelines below runs/ or of the shared store
 
 The trace shows metrics, model, training run, configuration, commits, examples and the raw files' SHA-256. A raw file is
 recognised by its content, whatever its name; for data in an archive, the archive is the raw file. If it is gone, give

@@ -160,9 +160,10 @@ def of_root(root: str, pipeline: str) -> Metadata:
     """
     recorded, address = _address(root), stores.address(root)
     if recorded and recorded != address.partition('?')[0]:
-        remedy = 'Unset it' if recorded == os.path.join(root, stores.FILE) else f'Set it to {recorded}'
-        raise UserError(f'{root} has its lineage in {recorded}, not where {stores.ADDRESS} says ({stores.shared()}). '
-                        f'{remedy}, or give another --pipeline_root.')
+        is_own = recorded == os.path.join(root, stores.FILE)
+        remedy = f'Unset {stores.ADDRESS}' if is_own else f'Set {stores.ADDRESS} to the former'
+        raise UserError(f'{root} has its lineage in {recorded}, not in {address}. {remedy}, or give another '
+                        '--pipeline_root.')
     found = Metadata(address, pipeline, _absolute(root) if stores.shared() else None)
     if stores.shared() and not recorded:
         tf.io.gfile.makedirs(root)

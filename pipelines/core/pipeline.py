@@ -1,4 +1,5 @@
 """Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
+import contextlib
 import os
 import shlex
 import time
@@ -169,7 +170,8 @@ class Pipeline:
                 _move(final, partial)  # not recorded: the next run must find the work in its place
                 raise
         except BaseException:
-            self.metadata.fail(execution)
+            with contextlib.suppress(UserError):  # lineage cannot be written: the next run marks it
+                self.metadata.fail(execution)
             raise
         return self.metadata.completed(stage.name, fingerprint)[0][2]
 
