@@ -35,7 +35,8 @@ def phases(config: Config) -> list[Phase]:
         start = found[-1].stop
     steps = config.train.steps
     found.append(Phase(start, max(start, steps), config.input, config.model))
-    return [dataclasses.replace(phase, stop=min(phase.stop, steps)) for phase in found if phase.start < steps] or found[-1:]
+    begun = [phase for phase in found if phase.start < steps] or found[-1:]
+    return [dataclasses.replace(phase, stop=min(phase.stop, steps)) for phase in begun]
 
 
 def at(phases: list[Phase], step: int) -> int:
