@@ -75,10 +75,13 @@ def frozen(config: Config) -> dict[str, keras.Model]:
 
 def notes(config: Config) -> list[str]:
     """Return notes on the losses for readers of a run's report."""
+    said = [f'{name} was trained without a discriminator (model.{name}.lambda_cGAN)'
+            for name in config.trainable_networks if getattr(part(config, name), 'lambda_cGAN', 1) == 0]
     if 'alias' not in config.trainable_networks:
-        return []
+        return said
     own = part(config, 'alias')
-    said = [] if own.lambda_percept else ['the perceptual loss of eq. (16) was off (model.alias.lambda_percept)']
+    if not own.lambda_percept:
+        said.append('the perceptual loss of eq. (16) was off (model.alias.lambda_percept)')
     if own.lambda_L1:
         said.append(f'{own.lambda_L1:g} times the mean absolute difference to the true picture was added to eq. (13) '
                     '(model.alias.lambda_L1)')

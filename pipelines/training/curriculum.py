@@ -1,7 +1,8 @@
 """A curriculum: phases of a training that see smaller images or other batches, or train fewer networks.
 
-The phases of `train.curriculum` come first, in order; the remaining steps follow the configuration itself. Everything a
-phase changes is a function of the step, so an interrupted run resumes within it exactly.
+The phases of `train.curriculum` come first, in order; the remaining steps follow the configuration itself, and phases
+beyond `train.steps` are cut off. Everything a phase changes is a function of the step, so an interrupted run resumes
+within it exactly.
 """
 import dataclasses
 from typing import Any
@@ -30,15 +31,12 @@ def phases(config: Config) -> list[Phase]:
     found: list[Phase] = []
     start = 0
     for number, keys in enumerate(config.train.curriculum):
-        where = f'{config.source}: train.curriculum[{number}]'
-        phase = _phase(config, where, keys, start)
-        found.append(phase)
-        start = phase.stop
-    if start > config.train.steps:
-        raise UserError(f'{config.source}: train.curriculum has {start:,} steps, more than train.steps '
-                        f'{config.train.steps:,}. Raise train.steps, or shorten a phase.')
-    rest = [Phase(start, config.train.steps, config.input, config.model)] if start < config.train.steps else []
-    return [*found, *rest] or [Phase(0, 0, config.input, config.model)]
+        found.append(_phase(config, f'{config.source}: train.curriculum[{number}]', keys, start))
+        start = found[-1].stop
+    steps = config.train.steps
+    found.append(Phase(start, max(start, steps), config.input, config.model))
+    begun = [phase for phase in found if phase.start < steps] or found[-1:]
+    return [dataclasses.replace(phase, stop=min(phase.stop, steps)) for phase in begun]
 
 
 def at(phases: list[Phase], step: int) -> int:

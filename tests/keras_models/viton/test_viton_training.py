@@ -237,8 +237,9 @@ def test_three_runs_make_one_model(people, eager, tmp_path):
     """Each stage learns in a run of its own; the last starts from the others, which it leaves as they are."""
     file, examples = people
     once = ['train.steps=1', 'train.checkpoint_every=1', 'train.validate_every=1', 'train.log_every=1']
+    phase = 'train.curriculum=[{steps: 1, size: [32, 32], rows: 2}]'  # of which this step is the first
     for name in ('segmentation', 'geometric_matching'):
-        alone = config.load(file, [f'model.trainable_networks=[{name}]', *once])
+        alone = config.load(file, [f'model.trainable_networks=[{name}]', *once, phase])
         found = trainer.train(alone, examples, str(tmp_path / name))
         assert {*found.parameters} - {'segmentation_discriminator'} == {name}
         with pytest.raises(ModelError, match=f'only trains {name} holds no .*cannot be exported'):
