@@ -2,6 +2,7 @@
 # make test: the tests that prove every system.   make test-all: those of the slow tier, too.
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make browser: the page in a real browser, Debian's (`apt-get install chromium`), and axe-core from npm, kept in .venv.
+# make cluster: tests with servers of their own: Debian's MariaDB (`apt-get install mariadb-server`).
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.
 # make docs: the pages of docs/, in an environment of their own, into docs/_build; a warning is an error.
@@ -9,7 +10,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install run test test-all browser torch references bench docs lint clean
+.PHONY: install run test test-all browser cluster torch references bench docs lint clean
 
 install: $(VENV)/.installed
 
@@ -35,6 +36,9 @@ browser: install
 	$(BIN)/python -m pip install --quiet 'playwright>=1.45,<2'
 	test -f $(VENV)/axe/package/axe.min.js || (mkdir -p $(VENV)/axe && cd $(VENV)/axe && npm pack --silent axe-core@4 && tar xzf axe-core-*.tgz)
 	AXE=$(VENV)/axe/package/axe.min.js $(BIN)/python -m pytest -n 0 -m browser
+
+cluster: install
+	$(BIN)/python -m pytest -n 0 -m cluster
 
 torch: install
 	$(BIN)/python -m pip install --quiet torch==2.13.0

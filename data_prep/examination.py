@@ -5,45 +5,19 @@ split the result; no position is in both.
 """
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
 
 import tensorflow as tf
 
 from data_prep.core import records
 from data_prep.core.input_pipeline import InputConfig
 from data_prep.games import board_games
+from data_prep.games.schema import SPLITS, Config  # noqa: F401 (the names of a data module)
 
-SPLITS = ('validation', 'test')
 UNIT = 'positions'
 TASK = 'play'
 JOB = 'data_prep.games.job'
 
 _VALUES = {1: 'won', 0: 'drawn', -1: 'lost'}
-
-
-@dataclasses.dataclass
-class Config:
-    """The game and its `options` (see `board_games`), such as `{heaps: 3, highest: 5, most: 5}` of Nim.
-
-    Nim and noughts and crosses use every position that offers a choice; Go uses `count` positions of random play,
-    without repetitions. `validation_fraction` of them are for validation, chosen by a hash of the position, the others
-    for the test.
-    """
-    game: Literal['nim', 'noughts', 'go'] = 'noughts'  # the game whose positions are used
-    options: dict[str, float] = dataclasses.field(default_factory=dict)
-    count: int = 1000
-    validation_fraction: float = 0.2
-
-    def __post_init__(self):
-        board_games.make(self.game, self.options)
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError('validation_fraction must be between 0 and 1, since the test split needs the rest; it is '
-                             f'{self.validation_fraction}')
-
-    def files(self, split: str) -> list[str]:
-        """Return no files, since positions follow from the rules."""
-        del split
-        return []
 
 
 @dataclasses.dataclass
@@ -90,8 +64,8 @@ class Assets:
 def assets(folder: str, config: Input | None = None) -> Assets:
     """Return the parts of the data set a served model needs."""
     del config
-    manifest = records.read_manifest(folder)
-    return Assets(manifest['game'], manifest['options'])
+    facts = records.read_manifest(folder).properties
+    return Assets(facts['game'], facts['options'])
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:

@@ -30,10 +30,9 @@ import yaml  # noqa: E402
 from pipelines import __main__ as landmark  # noqa: E402
 from pipelines.core import config as configs  # noqa: E402
 from pipelines.core import shipped  # noqa: E402
+from pipelines.core.sections import SECTIONS  # noqa: E402
 
 NOTE = '<!-- Written by docs/generate.py from the code. Do not edit: run `python docs/generate.py`. -->'
-SECTIONS = {'train': configs.TrainConfig, 'export': configs.ExportConfig, 'evaluate': configs.EvaluateConfig,
-            'infra_validate': configs.InfraValidateConfig, 'push': configs.PushConfig}
 MODULES = {'data': ('data_prep', {'data': 'Config', 'input': 'Input'}),  # section: (package, section -> class)
            'model': ('keras_models', {'model': 'Config', 'inference': 'Inference'})}
 TOP = {'name': 'Name of the run, and of its folder below runs/; by default the file\'s name.',

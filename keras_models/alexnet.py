@@ -112,6 +112,10 @@ class Config(rules.Descent):
     def net(self) -> Net:
         return NETS[self.variant]
 
+    @property
+    def paper(self) -> classification.Paper:
+        return PAPER
+
 
 class Towers(keras.layers.Layer):
     """Convolution, bias and nonlinearity on two towers that do not see each other's maps (section 3.2).
@@ -272,6 +276,7 @@ def optimizers(config: Config) -> dict[str, keras.optimizers.Optimizer]:
     return {'classifier': rules.descent(config, spared)}
 
 
+PAPER = classification.Paper(layers, convolutions, dense, score_map, activations, costs)
 THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn = classification.build, classification.loss_fn
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit

@@ -13,11 +13,11 @@ from tensorflow import keras
 
 from keras_models import ModelError, vgg
 from keras_models.core import optimizers as rules
+from keras_models.core.layers import Cost
 from keras_models.image import boxes, classification
-from keras_models.image.classification import flops_per_unit, macs, parameters  # noqa: F401 (part of a paper's module)
-from keras_models.vgg import PRESETS, convolutions, dense, score_map  # noqa: F401
 
-THROUGHPUT_UNIT = classification.THROUGHPUT_UNIT
+THROUGHPUT_UNIT, PRESETS = classification.THROUGHPUT_UNIT, vgg.PRESETS
+parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
 TASKS, ENDS_IN_DENSE_LAYERS = ('image',), True
 SERVING, SCORER = 'keras_models.image.localiser', 'keras_models.image.box_scorer'
 STRIDE = 32  # pixels between positions of the dense view: five poolings
@@ -42,6 +42,10 @@ class Config(vgg.Config):
     learning_rate: float = 1e-3  # initial learning rate
     monitor: Literal['box_error', 'loss'] = 'box_error'  # type: ignore[assignment]
 
+    @property
+    def paper(self) -> classification.Paper:
+        return PAPER
+
 
 def _widened(config: Config) -> Config:
     """Return the configuration of a classifier with as many outputs."""
@@ -57,9 +61,12 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     return made
 
 
-def costs(config: Config):
+def costs(config: Config) -> list[Cost]:
     """Return the costs of `vgg.costs`."""
     return vgg.costs(_widened(config))
+
+
+PAPER = dataclasses.replace(vgg.PAPER, layers=layers, costs=costs)
 
 
 def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:

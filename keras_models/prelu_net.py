@@ -98,6 +98,10 @@ class Config(rules.Descent):
         if min(sides(read(self), self.crop or 10 ** 6)) < 1:
             raise ValueError(f'crop {self.crop} leaves no map for spp; give a larger one, or layers with less pooling')
 
+    @property
+    def paper(self) -> classification.Paper:
+        return PAPER
+
 
 def read(config: Config) -> Net:
     """Parse the net of a configuration.
@@ -312,6 +316,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-5 error, %'), rows
 
 
+PAPER = classification.Paper(layers, convolutions, dense, score_map, activations, costs)
 THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit

@@ -1,7 +1,7 @@
-"""The learning machine of 'Intelligent Machinery, A Heretical Theory' (Turing, about 1951), as the pipelines see it.
+"""The school of Turing's learning machines, the module that the pipelines use.
 
-The machine itself is `learning_machine.py`, its lessons and examinations are `lessons.py`, what is made of an educated
-one is `educated.py`, the games are in `games/`.
+The machine is `learning_machine.py`; lessons and examinations are `turing/lessons.py`, the exported machine is
+`turing/educated.py`, and the games are in `turing/games`.
 """
 import dataclasses
 
@@ -21,11 +21,11 @@ STAGE_OVERRIDES = {'train': 'educate'}  # the stage that takes another's place
 
 @dataclasses.dataclass
 class Config(learning_machine.Config):
-    """The machines, and the lessons they are given.
+    """The machines and their lessons.
 
     Attributes:
-      game, options: of the data, if not given.
-      terms: one after the other, each as the fields of `lessons.Term`; the last goes on as long as there are lessons.
+      game, options: those of the data by default.
+      terms: terms in order, each with the fields of `lessons.Term`; the last one lasts until the end.
     """
     game: str | None = None  # type: ignore[assignment]
     options: dict[str, float] | None = None  # type: ignore[assignment]
@@ -39,9 +39,10 @@ class Config(learning_machine.Config):
             unknown = {*term} - {field.name for field in dataclasses.fields(Term)}
             if unknown or not {'against', 'lessons'} <= {*term}:
                 raise ValueError(f'terms: number {number} has {", ".join(term)}; give against and lessons, and '
-                                 'possibly won, drawn and lost')
+                                 'optionally won, drawn and lost')
             if term['against'] not in (known := (*opponents(game), 'each other')):
-                raise ValueError(f'terms: nobody plays {term["against"]!r} here; there are {", ".join(known)}')
+                raise ValueError(f'terms: {term["against"]!r} is not an opponent in this game; choose '
+                                 f'{", ".join(known)}')
             lessons = term['lessons']
             if type(lessons) is not int or lessons < 1:
                 raise ValueError(f'terms: lessons of number {number} is {lessons!r}; give 1 or more')
@@ -53,20 +54,20 @@ class Config(learning_machine.Config):
         if not self.terms:
             raise ValueError('terms is empty; give at least one term of lessons')
         if self.machines % 2 and any(term['against'] == 'each other' for term in self.terms):
-            raise ValueError(f'machines is {self.machines}, and they cannot all play each other; give an even number')
+            raise ValueError(f'machines is {self.machines}, which cannot play each other in pairs; give an even number')
 
-    def term(self, lesson: int) -> tuple[Term, bool]:
-        """The term a lesson, counted from 0, belongs to, and whether it is the first of it."""
+    def term(self, lesson: int) -> tuple[Term, int]:
+        """Return the term of a lesson, counted from 0, and in its first lesson the number of earlier terms, else 0."""
         terms = [Term(**term) for term in self.terms]  # type: ignore[arg-type]
-        for term in terms[:-1]:
-            if lesson < term.lessons:
-                return term, not lesson
-            lesson -= term.lessons
-        return terms[-1], not lesson
+        before = 0
+        while before < len(terms) - 1 and lesson >= terms[before].lessons:
+            lesson -= terms[before].lessons
+            before += 1
+        return terms[before], 0 if lesson else before
 
 
 class Register(tf.Module):
-    """What the school knows of every machine: `degree` of education, float32 [machines], at the last examination."""
+    """The school's record: the `degree` of education of each machine, float32 [machines], at the last examination."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -74,17 +75,17 @@ class Register(tf.Module):
 
 
 def build(config: Config) -> dict[str, tf.Module]:
-    """A population without tapes, and its register."""
+    """Return a population, whose tapes are still empty, and its register."""
     return {'machines': Machines(config), 'register': Register(config)}
 
 
 def parameters(config: Config) -> int:
-    """Numbers in a population's memories, indexes and tapes."""
+    """Return how many numbers a population's memories, indexes and tapes hold."""
     return layers.count_params(Machines(config))
 
 
 def check_game(config: Config, game: str, options: dict) -> None:
-    """Raises `ModelError` unless the machines learn the game of the data set."""
+    """Raise ModelError unless the machines learn the game of the data set."""
     if games.make(game, options) != games.make(str(config.game), config.options):
         raise ModelError(f'model.game {config.game} with {config.options} is not the game of the data set, '
                          f'{game} with {options}; leave it out to take that one.')

@@ -18,7 +18,7 @@ from keras_models.core.layers import Dropout, seed_input
 PAD, BOS, EOS = 0, 1, 2
 THROUGHPUT_UNIT = 'tokens'
 TASKS, SERVING = ('text', 'tree'), 'keras_models.text.translator'
-METRICS = ('bleu', 'bleu_tokenised', 'exact_match')  # the last is the one shown by slice
+METRICS = ('bleu', 'bleu_tokenised', 'chrf', 'exact_match')  # the last is the one shown by slice
 
 # Where tensor2tensor's transformer_base_v3, the code behind the published results, differs from the paper's text.
 PRESETS: dict[str, dict] = {

@@ -97,6 +97,10 @@ class Config(rules.Descent):
         if self.crop and self.crop < 32:
             raise ValueError(f'crop {self.crop} leaves no maps after five poolings; give 32 or more')
 
+    @property
+    def paper(self) -> classification.Paper:
+        return PAPER
+
 
 def steps(config: Config) -> Iterator[tuple[str, int, int]]:
     """Yield the column of table 1 as (name, size, channels): conv1_1 …, and `LRN` and `maxpool` with 0 channels."""
@@ -246,6 +250,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
             'top-1 error, %', 'top-5 error, %'), rows
 
 
+PAPER = classification.Paper(layers, convolutions, dense, score_map, activations, costs)
 THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
 build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit

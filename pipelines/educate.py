@@ -1,9 +1,9 @@
-"""Educates machines that learn by play, in place of training, and resumes exactly where a killed run stopped.
+"""Educate machines that learn by play instead of training, resuming exactly where a killed run stopped.
 
     python -m pipelines.educate --config learning_machine_nim
     python -m pipelines.educate --config learning_machine_noughts --teacher
 
-With `--teacher` a person is the schoolmaster of one of them: see `teacher.py`.
+With `--teacher`, a person is the schoolmaster of one of them; with `--mechanic`, another person looks into it.
 """
 import dataclasses
 import sys
@@ -22,14 +22,14 @@ def execute(context: stage.Context) -> None:
 
 
 def check(config: 'Config') -> None:
-    """Refuses what does not learn by play, or not so."""
+    """Refuse models that do not learn by play, and settings that are for networks."""
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
         raise UserError(f'{config.model_spec.name} does not learn by play; run `python -m pipelines.train`.')
-    if config.train.strategy != 'one_device' or config.train.init_from:
-        raise UserError('train.strategy and train.init_from are for networks; leave them out for machines that learn '
-                        'by play.')
-    assert config.model_spec.check_game  # of what plays
+    if config.train.strategy != 'one_device' or config.train.init_from or config.train.monitor:
+        raise UserError('train.strategy, train.init_from and train.monitor are for networks. Leave them out for '
+                        'machines that learn by play.')
+    assert config.model_spec.check_game  # every model that plays has it
     config.model_spec.check_game(config.model, config.data.game, config.data.options)
 
 
@@ -40,18 +40,22 @@ STAGE = stage.Stage('educate', execute, needs=('prepare',), outputs={'model_run'
 def main(argv=None) -> None:
     flags = cli.parser('educate', __doc__ or '')
     flags.add_argument('--teacher', action='store_true', help='teach the best of the machines yourself, by keyboard')
+    flags.add_argument('--mechanic', action='store_true', help='look into the machine that --teacher teaches, and put '
+                       'it back to an earlier position')
     args, rest = flags.parse_known_args(argv)
-    if not args.teacher or args.explain:
+    if not (args.teacher or args.mechanic) or args.explain:
         cli.main(STAGE, flags, argv)
         return
     if rest:
         flags.error(f'unknown argument {rest[0]}')
+    if args.teacher and args.mechanic:
+        flags.error('--teacher and --mechanic are for two persons; give one of them')
 
     def work():
         pipeline = cli.open_pipeline(args)
         STAGE.check(pipeline.config)
-        from pipelines.training import teacher
-        teacher.teach(pipeline, sys.stdin, sys.stdout)
+        from pipelines.training import mechanic, teacher
+        (teacher.teach if args.teacher else mechanic.inspect)(pipeline, sys.stdin, sys.stdout)
     cli.run_command(work)
 
 

@@ -22,6 +22,8 @@ from pipelines.serving.layout import FORMAT
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
+    from pipelines.evaluation import chance
 
 PREDICTIONS = 'predictions.tfrecord'
 PICTURES = 'pictures'  # folder of <n>_<what>.png: images the scorer kept of the first examples
@@ -31,6 +33,7 @@ _BLOCK = 2048  # examples in memory at a time
 def execute(context: stage.Context) -> None:
     from data_prep.core import records
     from pipelines.core.pipeline import fresh
+    from pipelines.evaluation import gate
     from pipelines.reporting import report
     config = context.config
     evaluation, blessing = fresh(context.outputs['evaluation']), fresh(context.outputs['blessing'])
@@ -43,17 +46,18 @@ def execute(context: stage.Context) -> None:
     judges = write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
     metrics, validation = analyse(config, path, evaluation, list(models))
     context.properties.update(account(config, judges, evaluation))
-    blessed, reasons = decide(config, validation, baseline is not None)
-    verdict = 'BLESSED' if blessed else 'NOT_BLESSED'
-    records.write_atomically(os.path.join(blessing, verdict), '\n'.join(reasons).encode())
-    context.properties.update(metrics=metrics, blessed=blessed, reasons=reasons, examples=len(split),
-                              failed=sorted(failures(config, validation)[0]) if config.evaluate.thresholds else [],
-                              baseline=baseline.digest if baseline else None)
+    changes = compare(config, path) if baseline else None
+    verdict = gate.decide(config.evaluate.thresholds, validation, changes)
+    name = 'BLESSED' if verdict.blessed else 'NOT_BLESSED'
+    records.write_atomically(os.path.join(blessing, name), '\n'.join(verdict.reasons).encode())
+    context.properties.update(metrics=metrics, **verdict._asdict(), examples=len(split),
+                              baseline=baseline.digest if baseline else None,
+                              changes={name: vars(found) for name, found in (changes or {}).items()})
     records.write_atomically(os.path.join(evaluation, 'metrics.json'),
                              json.dumps(context.properties, indent=1).encode())
     overall = ', '.join(f'{name} {value:.4g}' for name, value in metrics['overall'].items())
-    print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {verdict}: '
-          f'{"; ".join(reasons)}.', flush=True)
+    print(f'evaluate: {overall} on {len(split):,} {config.evaluate.split} examples; {name}: '
+          f'{"; ".join(verdict.reasons)}.', flush=True)
     for sentence in context.properties['missing']:
         print(f'evaluate: {sentence}', flush=True)
     shown = scorers.names(config)[-1]
@@ -64,7 +68,7 @@ def execute(context: stage.Context) -> None:
     report.write(fresh(context.outputs['report']), context)
 
 
-def newest_blessed(pipeline, candidate: str):
+def newest_blessed(pipeline: 'Pipeline', candidate: str):
     """Return the newest blessed Model other than the candidate, or None."""
     import tensorflow as tf
     models = {outputs['model'].id: outputs['model'] for _, _, outputs in pipeline.metadata.completed('export')}
@@ -157,23 +161,41 @@ def _usable(row: dict, result: dict) -> None:
 
 
 def account(config: 'Config', judges: dict, folder: str) -> dict:
-    """Return how the candidate's metrics were computed, `protocol`, and which could not be, `missing`.
+    """Return how the candidate's metrics were computed, and what `pipelines.verify` needs to compute them again.
 
     Also write the images its scorer kept.
+
+    Returns:
+      `protocol` by metric, and why some are `missing`; `whole`, metrics over all examples at once; the target's
+      language; slices, thresholds and seed; and the SHA-256 of the `files` written.
     """
+    from data_prep.core import files
+    from pipelines.evaluation import corpus
+    judge = judges.get('candidate')
+    written = [PREDICTIONS, *(keep_pictures(judge.pictures, folder) if judge else ())]
+    return {'protocol': judge.protocol() if judge else {name: corpus.protocol(name, config.data)
+                                                        for name in scorers.names(config)},
+            'missing': list(judge.missing.values()) if judge else [], 'whole': list(judge.CORPUS) if judge else [],
+            'target': _target(config), 'slices': config.evaluate.slices, 'thresholds': config.evaluate.thresholds,
+            'seed': config.seed, 'files': {name: files.sha256(os.path.join(folder, name))[0] for name in written}}
+
+
+def keep_pictures(pictures: list[dict[str, bytes]], folder: str) -> list[str]:
+    """Write the images a scorer kept, and return their names below `folder`."""
     import tensorflow as tf
 
     from data_prep.core import records
-    from pipelines.evaluation import metrics
-    if 'candidate' not in judges:
-        return {'protocol': {name: metrics.protocol(name, config.data) for name in scorers.names(config)},
-                'missing': []}
-    judge = judges['candidate']
     tf.io.gfile.makedirs(os.path.join(folder, PICTURES))
-    for n, pictures in enumerate(judge.pictures):
-        for what, picture in pictures.items():
-            records.write_atomically(os.path.join(folder, PICTURES, f'{n}_{what}.png'), picture)
-    return {'protocol': judge.protocol(), 'missing': list(judge.missing.values())}
+    named = {os.path.join(PICTURES, f'{n}_{what}.png'): picture
+             for n, of_example in enumerate(pictures) for what, picture in of_example.items()}
+    for name, picture in named.items():
+        records.write_atomically(os.path.join(folder, name), picture)
+    return [*named]
+
+
+def _target(config: 'Config') -> str:
+    """Return the target's language, which decides the tokens of `bleu_tokenised`; empty for other data."""
+    return getattr(config.data, 'target', '')
 
 
 def _example(row: dict) -> bytes:
@@ -241,85 +263,64 @@ def tfma_config(config: 'Config', models: list[str]):
                             label_key='target', is_baseline=name == 'baseline') for name in models]
     metric_configs = []
     for place, name in enumerate(scorers.names(config)):
-        class_name, module, arguments = metrics.tfma_class(name, place, config.data)
         bounds = config.evaluate.thresholds.get(name)
         # Thresholds apply to the whole split, not to each slice, which may be too small for BLEU to count a 4-gram.
         thresholds = [tfma.PerSliceMetricThreshold(
             slicing_specs=[tfma.SlicingSpec()],
             threshold=_threshold(tfma, bounds, 'baseline' in models))] if bounds else []
-        metric_configs.append(tfma.MetricConfig(class_name=class_name, module=module,
-                                                config=json.dumps({'name': name, **arguments}),
-                                                per_slice_thresholds=thresholds))
+        arguments = {'name': name, 'place': place, 'target': _target(config)}
+        metric_configs.append(tfma.MetricConfig(class_name=metrics.CorpusMetric.__name__, module=metrics.__name__,
+                                                config=json.dumps(arguments), per_slice_thresholds=thresholds))
     return tfma.EvalConfig(
         model_specs=specs, metrics_specs=[tfma.MetricsSpec(metrics=metric_configs)],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[key]) for key in config.evaluate.slices)])
 
 
-def _threshold(tfma, bounds: dict[str, float], with_baseline: bool):
+def _threshold(tfma, bounds: dict, with_baseline: bool):
     result = tfma.MetricThreshold()
     if 'min' in bounds:
         result.value_threshold.lower_bound.value = bounds['min']
     if 'max' in bounds:
         result.value_threshold.upper_bound.value = bounds['max']
-    if with_baseline and 'max_drop' in bounds:
+    if not with_baseline or 'confidence' in bounds:  # then `chance` decides
+        return result
+    if 'max_drop' in bounds:
         result.change_threshold.direction = tfma.MetricDirection.HIGHER_IS_BETTER
         result.change_threshold.absolute.value = -bounds['max_drop']
-    if with_baseline and 'max_rise' in bounds:
+    if 'max_rise' in bounds:
         result.change_threshold.direction = tfma.MetricDirection.LOWER_IS_BETTER
         result.change_threshold.absolute.value = bounds['max_rise']
     return result
 
 
-def failures(config: 'Config', validation) -> tuple[dict[str, list[str]], int]:
-    """Return metric -> why it is outside its thresholds, and how many of TFMA's failures are none.
+def compare(config: 'Config', predictions: str) -> dict[str, 'chance.Change']:
+    """Return each metric's change from the blessed model, with its interval; not of metrics over all examples at once.
 
-    TFMA also divides a change by the baseline: where that is 0 it fails every change, even an improvement.
+    Without a `confidence` in its thresholds, the interval is one of 95% at each end.
     """
-    failed: dict[str, list[str]] = {}
-    pardoned = 0
-    for failure in (failure for by_slice in validation.metric_validations_per_slice for failure in by_slice.failures):
-        name, value = failure.metric_key.name, failure.metric_value.double_value.value
-        bounds = config.evaluate.thresholds.get(name, {})
-        if not failure.HasField('metric_value'):
-            reason = f'TFMA computed no {name} to compare'
-        elif not failure.metric_key.is_diff:
-            reason = f'{name} is {value:.4g}, outside {_words(bounds, "min", "max")}'
-        elif -bounds.get('max_drop', float('inf')) <= value <= bounds.get('max_rise', float('inf')):
-            pardoned += 1
-            continue
-        else:
-            reason = (f'{name} changed by {value:+.4g} from the blessed model, '
-                      f'more than {_words(bounds, "max_drop", "max_rise")} allows')
-        failed.setdefault(name, []).append(reason)
-    return failed, pardoned
+    import tensorflow as tf
 
-
-def decide(config: 'Config', validation, with_baseline: bool) -> tuple[bool, list[str]]:
-    """Return whether the model is blessed, and the reasons."""
-    thresholds = config.evaluate.thresholds
-    if not thresholds:
-        return False, ['evaluate.thresholds sets no threshold, so no model can be blessed']
-    failed, pardoned = failures(config, validation)
-    reasons = [reason for found in failed.values() for reason in found]
-    skipped_all = not with_baseline and not any({'min', 'max'} & set(bounds) for bounds in thresholds.values())
-    if not validation.validation_ok and (reasons or not (pardoned or skipped_all)):
-        return False, reasons or ['TFMA found a metric or slice missing']
-    skipped = [f'{name}.{key}' for name, bounds in thresholds.items() for key in bounds
-               if key in ('max_drop', 'max_rise') and not with_baseline]
-    reasons = ['all thresholds are met']
-    if skipped:
-        reasons.append(f'no blessed model yet, so {", ".join(skipped)} could not be checked')
-    return True, reasons
-
-
-def _words(bounds: dict[str, float], *keys: str) -> str:
-    return ' and '.join(f'{key} {bounds[key]:g}' for key in keys if key in bounds)
+    from pipelines.evaluation import chance, corpus
+    from pipelines.evaluation import predictions as stored
+    rows = list(stored.read(predictions, tf.io.gfile.GFile))
+    candidate, baseline = ([stored.of_model(row, model) for row in rows] for model in ('candidate', 'baseline'))
+    whole = getattr(scorers.scorer(config), 'CORPUS', ())
+    changes = {}
+    for place, name in enumerate(scorers.names(config)):
+        if name not in whole:
+            bounds: dict[str, typing.Any] = config.evaluate.thresholds.get(name, {})
+            changes[name] = chance.change(corpus.metric(name, place, _target(config)), candidate, baseline,
+                                          bounds.get('confidence', 0.95), config.seed)
+    return changes
 
 
 def check(config: 'Config') -> None:
     """Refuse a threshold that bounds nothing, and a split or network that does not exist."""
     import tensorflow as tf
-    judge, known = scorers.scorer(config), scorers.names(config)
+
+    from pipelines.evaluation import gate
+    judge = scorers.scorer(config)
+    known = judge.names if judge else scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
             raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '
@@ -328,22 +329,17 @@ def check(config: 'Config') -> None:
             raise UserError(f'evaluate.networks.{name}: there is no file {path}. Give a file of published weights, or '
                             'leave it out.')
     for name, bounds in config.evaluate.thresholds.items():
-        unknown = set(bounds) - {'min', 'max', 'max_drop', 'max_rise'}
         if judge and name in judge.missing:
             raise UserError(f'evaluate.thresholds.{name}: {judge.missing[name]}')
         if name not in known:
             raise UserError(f'evaluate.thresholds: there is no metric {name!r}. Known metrics: {", ".join(known)}.')
-        if unknown or not bounds:
-            raise UserError(f'evaluate.thresholds.{name} holds {sorted(unknown) or "nothing"}. '
-                            'Give min, max, max_drop or max_rise.')
-        if {'max_drop', 'max_rise'} <= set(bounds):
-            raise UserError(f'evaluate.thresholds.{name}: max_drop and max_rise exclude each other. Give one of them.')
+        gate.check(f'evaluate.thresholds.{name}', bounds, name not in getattr(judge, 'CORPUS', ()))
     if config.evaluate.split not in config.data_spec.splits:
         raise UserError(f'evaluate.split must be one of {", ".join(config.data_spec.splits)}; '
                         f'it is {config.evaluate.split!r}.')
 
 
-def compared_with(pipeline) -> dict:
+def compared_with(pipeline: 'Pipeline') -> dict:
     """Return what else evaluation depends on: the baseline, and the sizes and times of the metrics' networks."""
     import tensorflow as tf
     found = newest_blessed(pipeline, pipeline.outputs('export')['model'].digest)

@@ -17,6 +17,7 @@ from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -41,13 +42,13 @@ def execute(context: stage.Context) -> None:
     tf.saved_model.save(module, folder, signatures=module.signatures())
     tf.io.gfile.makedirs(os.path.join(folder, 'assets.extra'))
     manifest = records.read_manifest(examples)
-    vocabulary = manifest.get('vocabulary', {}).get('sha256')
+    vocabulary = manifest.vocabulary.get('sha256')
     if vocabulary:  # fine-tuning needs the same subwords
         name = config.data_spec.subwords
         tf.io.gfile.copy(os.path.join(examples, name), os.path.join(folder, 'assets.extra', name))
     description = {'name': config.name, 'model_module': config.values['model']['module'],
                    'data_module': config.values['data']['module'], 'vocabulary': vocabulary,
-                   'agnostic': manifest.get('agnostic'), 'config': config.values,
+                   'agnostic': manifest.properties.get('agnostic'), 'config': config.values,
                    'foreign': context.inputs['model_run'].properties.get('foreign', {})}
     records.write_atomically(os.path.join(folder, DESCRIPTION), json.dumps(description, indent=1).encode())
     familiarity.write(config, examples, folder)
@@ -104,7 +105,7 @@ def held(inference, keys: Sequence[str]) -> list[str]:
     return [folder for value in named for folder in (value if isinstance(value, list) else [value]) if folder]
 
 
-def asked(pipeline) -> dict:
+def asked(pipeline: 'Pipeline') -> dict:
     """Return the digests of those models, since the configuration holds only their paths."""
     from pipelines.core import artifacts
     inference, keys = pipeline.config.inference, pipeline.config.model_spec.exported_models

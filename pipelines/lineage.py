@@ -25,7 +25,7 @@ def history(store, record: dict) -> list:
     """Return the executions a pushed version came from, newest first.
 
     Args:
-      store: `artifacts.Metadata` of the root it was pushed from.
+      store: `metadata.Metadata` of the root it was pushed from.
       record: the version's `landmark.json`.
 
     Raises:
@@ -171,7 +171,7 @@ def show(path: str, root: str) -> None:
     """Print the lineage of a version."""
     from rich.tree import Tree
 
-    from pipelines.core import artifacts
+    from pipelines.core import metadata
     from pipelines.serving import pusher
     version = pusher.Version(path)
     if not version.record:
@@ -181,17 +181,16 @@ def show(path: str, root: str) -> None:
     tree = Tree(f'{path}, pushed {version.record["pushed"]}{again}; '
                 + (f'damaged: {wrong}' if (wrong := version.damage()) else
                    f'its {len(version.record["files"])} files are those that were pushed'))
-    with artifacts.opened(root) as store:
-        executions = history(store, version.record)
-        texts = _configuration(executions)
-        for execution in executions:
-            branch = tree.add(_header(execution))
-            for line in _findings(execution):
-                branch.add(line)
-            if 'examples' in execution.outputs:
-                _add_raw_files(branch, execution, root)
-            if texts[execution.id]:
-                branch.add(texts[execution.id])
+    executions = history(metadata.opened(root), version.record)
+    texts = _configuration(executions)
+    for execution in executions:
+        branch = tree.add(_header(execution))
+        for line in _findings(execution):
+            branch.add(line)
+        if 'examples' in execution.outputs:
+            _add_raw_files(branch, execution, root)
+        if texts[execution.id]:
+            branch.add(texts[execution.id])
     _print(tree)
 
 
@@ -217,22 +216,21 @@ def show_uses(file: str, roots: list[str]) -> None:
     """Print every data set, model and version made from a raw file or a SHA-256."""
     from rich.tree import Tree
 
-    from pipelines.core import artifacts
+    from pipelines.core import metadata
     digest = _digest(file)
     tree, unknown = Tree(f'{file}, SHA-256 {digest}'), []
     for root in roots:
-        with artifacts.opened(root) as store:
-            for prepared, row, made in uses(store, root, digest):
-                if isinstance(row, UserError):
-                    unknown.append(f'{root}: {row}')
-                    continue
-                data_set = tree.add(f'{root}, {_header(prepared)}, as {row["file"]}')
-                for execution, versions in made:
-                    branch = data_set.add(_header(execution))
-                    for line in versions or ['never pushed' if 'model' in execution.outputs else 'never exported']:
-                        branch.add(line)
-                if not made:
-                    data_set.add('never trained on')
+        for prepared, row, made in uses(metadata.opened(root), root, digest):
+            if isinstance(row, UserError):
+                unknown.append(f'{root}: {row}')
+                continue
+            data_set = tree.add(f'{root}, {_header(prepared)}, as {row["file"]}')
+            for execution, versions in made:
+                branch = data_set.add(_header(execution))
+                for line in versions or ['never pushed' if 'model' in execution.outputs else 'never exported']:
+                    branch.add(line)
+            if not made:
+                data_set.add('never trained on')
     if not tree.children:
         tree.add(f'in no data set of {", ".join(roots) or "runs/, which has none"}')
     for line in unknown:
@@ -275,22 +273,20 @@ def main(argv=None) -> None:
 
 
 def _roots(args) -> list[str]:
-    """Return the pipeline root the flags name, or all below `runs/`."""
-    import tensorflow as tf
-
-    from pipelines.core import artifacts
+    """Return the pipeline root the flags name, or all of the shared store or below `runs/`."""
+    from pipelines.core import metadata
     if args.config or args.pipeline_root:
         return [args.pipeline_root or cli.open_pipeline(args).root]
-    return sorted(map(os.path.dirname, tf.io.gfile.glob(os.path.join('runs', '*', artifacts.STORE))))
+    return metadata.roots()
 
 
 def _version(args) -> tuple[str, str]:
     """Return the version the flags name, and its pipeline root."""
     from pipelines import push
-    from pipelines.core import artifacts
+    from pipelines.core import artifacts, metadata
     if args.version and not args.version.isdecimal():
         path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
-        return path, args.pipeline_root or artifacts.root_of(path) or cli.open_pipeline(args).root
+        return path, args.pipeline_root or metadata.root_of(path) or cli.open_pipeline(args).root
     pipeline = cli.open_pipeline(args)
     destination = push.destination_of(pipeline.config, pipeline.root)
     if args.version:

@@ -14,6 +14,7 @@ import os
 import sys
 
 from data_prep import UserError
+from data_prep.photos import BLAZEPOSE
 from pipelines.core import cli
 
 
@@ -59,8 +60,8 @@ def main(argv: list[str] | None = None) -> None:
                        help='ONNX file of a human parser (default: use the parse maps in DIR/image-parse)')
     flags.add_argument('--parser_labels', metavar='NAME', default='',
                        help="the parser's label map: lip, atr or cihp (default: lip for 20 labels, atr for 18)")
-    flags.add_argument('--blazepose', metavar='DIR', default='weights/blazepose',
-                       help='folder of BlazePose (default: weights/blazepose)')
+    flags.add_argument('--blazepose', metavar='DIR', default=BLAZEPOSE,
+                       help='folder of BlazePose (default: %(default)s)')
     flags.add_argument('--size', nargs=2, type=cli.positive, metavar=('HEIGHT', 'WIDTH'), default=(1024, 768),
                        help='size of the images made, 4 to 3 (default: 1024 768)')
     flags.add_argument('--out', metavar='DIR', default='photos', help='folder to write (default: photos)')

@@ -11,10 +11,14 @@ import os
 import shutil
 import sys
 import time
+import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
 from pipelines.engines import dataflow
+
+if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -27,15 +31,15 @@ def execute(context: stage.Context) -> None:
     raw = list_raw_files(context, folder, before)
     described = [fresh(context.outputs[key]) for key in ('statistics', 'schema', 'anomalies')]
     findings = statistics.describe(folder, *described)
-    context.properties.update(counts=manifest['counts'], findings=findings, raw=raw)
+    context.properties.update(counts=manifest.counts, findings=findings, raw=raw)
     for finding in findings:
         print(f'prepare: {finding}', flush=True)
-    for split, counts in manifest['counts'].items():
+    for split, counts in manifest.counts.items():
         ordered = {name: counts[name] for name in ('read', 'written')} | counts
         print(f'prepare: {split}: ' + ', '.join(f'{value:,} {name.replace("_", " ")}'
                                                 for name, value in ordered.items() if value), flush=True)
     seconds, unit = time.monotonic() - started, config.data_spec.unit
-    read = sum(counts['read'] for counts in manifest['counts'].values())
+    read = sum(counts['read'] for counts in manifest.counts.values())
     print(f'prepare: {read:,} {unit} in {seconds:,.0f} s with statistics, {read / seconds:,.0f} {unit}/s.', flush=True)
 
 
@@ -60,7 +64,7 @@ def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
     return found
 
 
-def stats(pipeline) -> dict:
+def stats(pipeline: 'Pipeline') -> dict:
     """Return sizes and times of the raw files, which reveal changes without reading them."""
     import tensorflow as tf
     data, found = pipeline.config.data, {}
@@ -71,7 +75,7 @@ def stats(pipeline) -> dict:
     return found
 
 
-def dry_run(pipeline) -> None:
+def dry_run(pipeline: 'Pipeline') -> None:
     """Build the job and write the file Dataflow would receive, without submitting it or accessing a bucket.
 
     What would be uploaded is written beside it: `pipeline.pb`, the steps, and `workflow.tar.gz`, which workers install.
@@ -86,7 +90,8 @@ def dry_run(pipeline) -> None:
     path = options.view_as(DebugOptions).dataflow_job_file
     if path and '://' in path:
         raise UserError(f'--dataflow_job_file {path}: a dry run writes it on this machine. Give a local path.')
-    path = path or os.path.join(fresh(os.path.join(os.path.dirname(pipeline.metadata_path), 'dataflow')), 'job.json')
+    here = os.path.join('runs', config.name) if '://' in pipeline.root else pipeline.root
+    path = path or os.path.join(fresh(os.path.join(here, 'dataflow')), 'job.json')
     folder = os.path.join(pipeline.root, 'prepare', 'dry_run', 'examples')
     with beam.Pipeline(options=options) as graph:
         roles.job(config.data_spec).build(graph, config.data, folder)

@@ -49,6 +49,8 @@ def _write_kit(context: stage.Context, path: str, destination: str) -> str:
         kit = serving_kit.write(path, destination, context.pipeline.command('push'))
     except tf.errors.OpError as error:
         return f'the serving kit could not be written beside it ({error.message}).'
+    except UserError as error:
+        return f'the serving kit is incomplete: {error}'
     return f'{os.path.join(kit, "README.md")} says how to serve it.'
 
 
@@ -137,9 +139,11 @@ def show(destination: str) -> None:
 
 def roll_back(destination: str) -> None:
     """Go back to the model served before, and print its version."""
-    from pipelines.serving import pusher
+    from pipelines.serving import kit, labels, pusher
+    labels.read(destination)  # if this fails, nothing has changed yet
     path = pusher.rollback(destination)
     record = pusher.verify(path)
+    labels.write(destination, kit.model_name(destination))
     print(f'push: {path} is served now, with the files of version {record["rolled_back_to"]} instead of those of '
           f'{record["rolled_back_from"]}.', flush=True)
 

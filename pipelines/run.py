@@ -14,6 +14,7 @@ from pipelines.core import cli, commands, shipped, stage
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def main(argv=None) -> None:
@@ -43,11 +44,12 @@ def main(argv=None) -> None:
     return cli.run_command(work)
 
 
-def summary(pipeline, results: dict, seconds: float) -> None:
+def summary(pipeline: 'Pipeline', results: dict, seconds: float) -> None:
     """Print where outputs are, the model's predictions for a few unseen inputs, and the next commands to type."""
     from rich.console import Console
     from rich.table import Table
 
+    from pipelines.core import stores
     from pipelines.serving import saved_model
     console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is not markup
     pushed = results['pushed_model'].properties
@@ -63,7 +65,7 @@ def summary(pipeline, results: dict, seconds: float) -> None:
     for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
         where = pushed['path'] if key == 'pushed_model' else results[key].uri
         artifacts.add_row(results[key].type, _shown(where))
-    artifacts.add_row('lineage', _shown(pipeline.metadata_path))
+    artifacts.add_row('lineage', _shown(stores.address(pipeline.root)))
     console.print(artifacts)
     done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
     console.print(f'{done}, {seconds:.0f} s. Next:')

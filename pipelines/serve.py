@@ -13,6 +13,7 @@ import os
 import sys
 
 from data_prep import UserError
+from data_prep.photos import BLAZEPOSE
 from pipelines.core import cli
 
 
@@ -73,8 +74,8 @@ def _parser() -> argparse.ArgumentParser:
                        'page accepts photographs')
     flags.add_argument('--parser_labels', metavar='NAME', default='',
                        help="the parser's label map, see `pipelines.photos` (default: lip for 20 labels, atr for 18)")
-    flags.add_argument('--blazepose', metavar='DIR', default='weights/blazepose',
-                       help='folder of BlazePose, for photographs (default: weights/blazepose)')
+    flags.add_argument('--blazepose', metavar='DIR', default=BLAZEPOSE,
+                       help='folder of BlazePose, for photographs (default: %(default)s)')
     flags.add_argument('--max_batch', type=cli.positive, default=64, help='rows per batch (default: 64)')
     flags.add_argument('--batch_milliseconds', type=float, default=2, help='time a request waits to join a batch '
                        '(default: 2)')

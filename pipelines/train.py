@@ -11,6 +11,7 @@ from pipelines.core import cli, stage
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
@@ -24,6 +25,8 @@ def check(config: 'Config') -> None:
     from pipelines.training import curriculum, hybrid_parallel, strategy
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
+    if config.train.patience and not config.train.monitor:
+        raise UserError('train.patience needs a metric to wait for. Set train.monitor, such as train.monitor=loss.')
     strategy.check(config.train)
     hybrid_parallel.check(config)
     curriculum.phases(config)
@@ -47,7 +50,7 @@ def given_weights(config: 'Config') -> list[str]:
     return [*checkpoints.sources(config.train.init_from, config.model_spec), *asked]
 
 
-def initial_weights(pipeline) -> dict:
+def initial_weights(pipeline: 'Pipeline') -> dict:
     """Return sizes and times of those files."""
     import tensorflow as tf
     found = {}

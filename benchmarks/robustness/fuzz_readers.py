@@ -7,7 +7,6 @@ contain the reader's `place`, the file's name.
 import dataclasses
 import gzip
 import hashlib
-import io
 import json
 import pathlib
 import struct
@@ -16,17 +15,15 @@ from collections.abc import Callable
 
 import h5py
 import numpy as np
-import tensorflow as tf
 import yaml
-from PIL import Image
 from tensorflow import keras
 
+from benchmarks.robustness import fuzz_images as images
 from benchmarks.robustness import fuzz_seeds as valid
 from benchmarks.robustness import fuzz_shapes as shapes
-from data_prep import imagenet, treebank, wmt
+from data_prep import treebank, wmt
 from data_prep.core import records, text_files
-from data_prep.image import annotations, augmentation, readers, shards
-from data_prep.people import pairs_files, sample_people, sample_reader
+from data_prep.image import readers
 from data_prep.text import job as text_job
 from data_prep.trees import job as tree_job
 from data_prep.trees import tree_files
@@ -35,7 +32,6 @@ from pipelines.core import config
 from pipelines.serving import pusher
 from pipelines.training import checkpoints
 
-MAX_PIXELS = 1 << 18
 Read = Callable[[bytes], list[str]]
 
 
@@ -134,7 +130,8 @@ def _records(part: str):
                 writer.write(text, inputs=len(text))
             entries.append(writer.close())
         counts = {'train': {'read': 6, 'written': 6}}
-        good = json.dumps(records.write_manifest(str(folder), entries, ('inputs',), counts, {'model': {}})).encode()
+        records.write_manifest(str(folder), entries, ('inputs',), counts, {'model': {}})
+        good = (folder / 'manifest.json').read_bytes()
         first = folder / 'Split-train' / 'part-0.tfrecord'
         path = {'manifest': folder / 'manifest.json', 'index': first.with_suffix('.index.npy'), 'shard': first}[part]
         seed = path.read_bytes()
@@ -146,7 +143,7 @@ def _records(part: str):
                 told = {'index': {'index_sha256': hashlib.sha256(data).hexdigest()}, 'shard': {'bytes': len(data)}}
                 manifest['splits']['train'][0].update(told[part])
                 (folder / 'manifest.json').write_text(json.dumps(manifest))
-            for split in records.read_manifest(str(folder))['splits']:
+            for split in records.read_manifest(str(folder)).splits:
                 found = records.open_split(str(folder), split)
                 found.read(range(len(found)))
             return []
@@ -185,115 +182,6 @@ def _override(folder):
         _use(config.load(str(path), [data.decode('utf-8', 'surrogateescape')]))
         return []
     return read, [b'train.steps=100', b'evaluate.thresholds={bleu: {min: 0.5}}', b'input.buckets=[8, 16]', b'name=x']
-
-
-def _pictures(folder):
-    """Return a training picture, stored and shown as a crop."""
-    path = folder / 'input.jpg'
-    settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1,
-                               max_pixels=MAX_PIXELS)
-    side = augmentation.SIDE
-    known = augmentation.Pixels(np.zeros([side, side, 3], np.float32), np.zeros(3), np.eye(3))
-    view = augmentation.View(known, 16, (16, 24), False, True, 0.1, 'pixel')
-    shown = tf.function(view.training, input_signature=[
-        tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int32), tf.TensorSpec([2], tf.int32)])
-
-    def read(data):
-        path.write_bytes(data)
-        shard = shards.Shard(settings, 'train', {'a': 0}, annotations.merge([]), {}, {})
-        item = shards.Item(str(path), 0, -1, path.name, 'a')
-        for record in shard.records([item]):
-            found = tf.train.Example.FromString(record).features.feature
-            size = [found[name].int64_list.value[0] for name in ('height', 'width')]
-            shown(found['image'].bytes_list.value[0], size, [1, 2])
-        return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
-    kinds = [('JPEG', 'RGB'), ('JPEG', 'CMYK'), *(('PNG', mode) for mode in ('RGB', 'P', 'RGBA', 'I;16', '1'))]
-    return read, [valid.picture('JPEG', 'L', progressive=True), *(valid.picture(*kind) for kind in kinds)]
-
-
-def _boxes(name: str, *seeds: bytes):
-    """Return the bounding-box annotation of a good image."""
-    def make(folder):
-        photo, path = folder / 'photo.jpg', folder / name
-        photo.write_bytes(valid.picture('JPEG'))
-        settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1)
-
-        def read(data):
-            path.write_bytes(data)
-            text = None if name.endswith('.xml') else data
-            ranges = list(annotations.box_ranges(f'a/{name}', str(path), 0, -1, text))
-            shard = shards.Shard(settings, 'train', {'a': 0},
-                                       annotations.merge([annotations.pack(ranges)]), {}, {})
-            assert len(list(shard.records([shards.Item(str(photo), 0, -1, photo.name, 'a')]))) == 1
-            return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
-        return read, list(seeds)
-    return make
-
-
-def _classes(text: bytes, path: str):
-    return annotations.labels(text, path, {'1': 'n01440764'})
-
-
-def _labels(name: str, *seeds: bytes):
-    """Return a text about classes, read as each of the kinds there are."""
-    def make(folder):
-        path = folder / name
-
-        def read(data):
-            path.write_bytes(data)
-            text, refused = readers.read_small(str(path)), []
-            for how in (annotations.synsets,) if name.endswith('.mat') else (
-                    annotations.synsets, annotations.words, annotations.annotations, _classes):
-                try:
-                    how(text, str(path))
-                except records.UserError as error:
-                    refused.append(str(error))
-            return refused
-        return read, list(seeds)
-    return make
-
-
-def _pairs(folder):
-    """Return a pairs file, and the files it names, of which one person's are there."""
-    sample_people.write_people(str(folder), 1, 0, (128, 96))
-    path, folders = folder / 'input_pairs.txt', pairs_files.folders(str(folder / 'train'))
-
-    def read(data):
-        path.write_bytes(data)
-        refused = []
-        for pair in pairs_files.pairs(str(path)):
-            if pair.reason:
-                refused.append(f'{path}, line {pair.line}: {pair.reason}')
-                continue
-            try:
-                pairs_files.read(folders, pair.person, pairs_files.garment_of(folders, pair.person))
-            except pairs_files.Refused as error:
-                refused.append(f'{path}, {error.path}: {error.reason}')
-        return refused
-    return read, [(folder / 'train_pairs.txt').read_bytes() * 2, 'a/ö.jpg b.png\r\n'.encode()]
-
-
-def _tryon(key: str):
-    """Return a sample that is valid except for one of its files."""
-    def make(folder):
-        sample_people.write_people(str(folder), 1, 0, (128, 96))
-        good = pairs_files.read(pairs_files.folders(str(folder / 'train')), '00000_00.jpg', '00000_00.jpg')
-        seeds = [good[key].content]
-        if key == 'parse':
-            labels = Image.open(io.BytesIO(seeds[0]))
-            for form in (Image.fromarray(np.asarray(labels)), labels.convert('RGB'), labels.convert('RGBA')):
-                out = io.BytesIO()
-                form.save(out, 'PNG')
-                seeds.append(out.getvalue())
-
-        def read(data):
-            try:
-                sample_reader.sample({**good, key: pairs_files.File('input', data)}, 40, MAX_PIXELS)
-            except pairs_files.Refused as error:
-                return [f'{error.path}: {error.reason}']
-            return []
-        return read, seeds
-    return make
 
 
 def _torch(folder):
@@ -390,19 +278,21 @@ READERS = {
     'archive': Reader(_archive, 'input.tgz', (b'\x1f\x8b\x08',), shapes.packed_tar),
     'tar': Reader(_ranges, 'input.tar', (b'ustar', b'\x80' + bytes(10), b'\xff' * 12), shapes.tar, valid.tar_sums,
                   whole=False),
-    'labels': Reader(_labels('input.txt', b'n01440764\nn01443537 tench\n', b'1\n2\n', b'ImageId,PredictionString\n'
-                             b'a,n01440764 1 2 3 4\n', b'a.JPEG\tn01440764\t0\t32\t44\t62\n', b'n01440764 1 tench\n'),
+    'labels': Reader(images.labels('input.txt', b'n01440764\nn01443537 tench\n', b'1\n2\n',
+                                   b'ImageId,PredictionString\na,n01440764 1 2 3 4\n',
+                                   b'a.JPEG\tn01440764\t0\t32\t44\t62\n', b'n01440764 1 tench\n'),
                      'input.txt', valid.TABLE, shapes.table, whole=False),
-    'matlab': Reader(_labels('input.mat', valid.matlab()), 'input.mat'),
-    'xml': Reader(_boxes('photo.xml', valid.XML), 'photo.xml', valid.XMLS, shapes.xml),
-    'boxes': Reader(_boxes('photo_boxes.txt', b'photo.jpg\t0\t1\t9\t8\nphoto.jpg 1 2 3 4\n'), 'photo_boxes.txt',
-                    valid.TABLE),
-    'pairs': Reader(_pairs, 'input_pairs.txt', (b'../', b'/', b'\0', b'x' * 300, b'\n'), shapes.pairs, whole=False),
-    'openpose': Reader(_tryon('keypoints'), 'input', (b'1e39', b'NaN', b'"pose_keypoints"', b'[', b'-'),
+    'matlab': Reader(images.labels('input.mat', valid.matlab()), 'input.mat'),
+    'xml': Reader(images.boxes('photo.xml', valid.XML), 'photo.xml', valid.XMLS, shapes.xml),
+    'boxes': Reader(images.boxes('photo_boxes.txt', b'photo.jpg\t0\t1\t9\t8\nphoto.jpg 1 2 3 4\n'),
+                    'photo_boxes.txt', valid.TABLE),
+    'pairs': Reader(images.pairs, 'input_pairs.txt', (b'../', b'/', b'\0', b'x' * 300, b'\n'), shapes.pairs,
+                    whole=False),
+    'openpose': Reader(images.tryon('keypoints'), 'input', (b'1e39', b'NaN', b'"pose_keypoints"', b'[', b'-'),
                        shapes.json_like),
-    'parse map': Reader(_tryon('parse'), 'input', valid.PNG, shapes.png, valid.png_sums),
-    'mask': Reader(_tryon('cloth_mask'), 'input', valid.PNG, shapes.png, valid.png_sums),
-    'picture': Reader(_pictures, 'input.jpg', valid.PNG, shapes.png, valid.png_sums),
+    'parse map': Reader(images.tryon('parse'), 'input', valid.PNG, shapes.png, valid.png_sums),
+    'mask': Reader(images.tryon('cloth_mask'), 'input', valid.PNG, shapes.png, valid.png_sums),
+    'picture': Reader(images.pictures, 'input.jpg', valid.PNG, shapes.png, valid.png_sums),
     'torch': Reader(_torch, 'input.pth', (b'R', b'Q', b'cos\nsystem\n', b'\x8a\x10' + b'\xff' * 16), shapes.pickle,
                     valid.zip_sums),
     'h5': Reader(_h5, 'input.h5'),

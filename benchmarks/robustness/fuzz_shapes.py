@@ -17,7 +17,7 @@ from google.protobuf import message
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from data_prep.core import records
+from data_prep.core import records, tfrecord
 
 BIG = st.sampled_from([0, 1, -1, 2 ** 31 - 1, 2 ** 31, 2 ** 32, 2 ** 63 - 1, 2 ** 63, 2 ** 64, -2 ** 63, 10 ** 30])
 NUMBER = st.one_of(BIG, st.integers(-9, 300), st.floats())
@@ -338,5 +338,5 @@ def _table(rows) -> bytes:
         body = b''.join(b'\0' + _varint(len(key)) + _varint(len(value)) + key + value for key, value in block_rows)
         body += struct.pack('<II', 0, 1)
         handles.append(_varint(len(out)) + _varint(len(body)))
-        out += body + b'\0' + struct.pack('<I', records.masked_crc(body + b'\0'))
+        out += body + b'\0' + struct.pack('<I', tfrecord.masked_crc(body + b'\0'))
     return out + (handles[1] + handles[2]).ljust(40, b'\0') + struct.pack('<Q', 0xDB4775248B80FB57)

@@ -59,10 +59,10 @@ class PlainSchool:
 
 def measure(machines: Machines, lesson, first: int, count: int) -> float:
     """Return the moves of all machines per second, in lessons from number `first`."""
-    moves, started = int(tf.reduce_sum(machines.time)), time.perf_counter()
+    moves, started = int(tf.reduce_sum(machines.memory.time)), time.perf_counter()
     for number in range(first, first + count):
         lesson(tf.constant(number))
-    return (int(tf.reduce_sum(machines.time)) - moves) / (time.perf_counter() - started)
+    return (int(tf.reduce_sum(machines.memory.time)) - moves) / (time.perf_counter() - started)
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     config = configs.load(args.config, [f'model.machines={args.machines}']).model
     term, _ = config.term(0)
     machines = Machines(config)
-    machines.supply_tapes(0)
+    machines.tape.supply(0)
     ways = {f'{rule}, {"XLA" if jit else "graph"}': lesson_of(machines, term, rule, jit)
             for rule in RULES for jit in (False, True)}
     given = itertools.count(0, args.lessons)

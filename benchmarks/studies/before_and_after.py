@@ -3,7 +3,7 @@
     python benchmarks/studies/before_and_after.py ../before . --work /tmp/before_and_after
     python benchmarks/studies/before_and_after.py ../before . --only vgg transformer
 
-Each checkout prepares, trains a few steps, exports and evaluates with its own code, in processes of its own. What is
+Each checkout prepares, trains 20 steps, exports and evaluates with its own code, in processes of its own. What is
 compared, by SHA-256: the bytes of the data set, every tensor of the weights, and the answers to the test split. Leaves
 one line a system, and ends with exit code 1 if anything differs. What one checkout gave is kept in `--work` by the
 name of its folder and its commit, so a second comparison with it is free.
@@ -18,19 +18,20 @@ import shutil
 import subprocess
 import sys
 
-STEPS = ['train.log_every=2', 'train.checkpoint_every=4', 'train.validate_every=4', 'train.average_checkpoints=1']
-IMAGES = ['train.steps=4', 'input.rows=16', *STEPS, 'evaluate.thresholds={top1_error: {max: 1.0}}']
+STEPS = ['train.steps=20', 'train.log_every=10', 'train.checkpoint_every=20', 'train.validate_every=20',
+         'train.average_checkpoints=1', 'infra_validate.max_seconds=3600']
+IMAGES = ['input.rows=16', *STEPS, 'evaluate.thresholds={top1_error: {max: 1.0}}']
 CROP_32 = ['input.crop=32', 'input.scales=[36]', 'input.flip=false']
 
 # Of each system the configuration that ships, and what makes it tiny.
 SYSTEMS: dict[str, tuple[str, list[str]]] = {
     'transformer': ('demo_translation', [
-        'train.steps=4', *STEPS, 'model.N=1', 'model.d_model=32', 'model.d_ff=64', 'model.h=2',
+        *STEPS, 'model.N=1', 'model.d_model=32', 'model.d_ff=64', 'model.h=2',
         'evaluate.thresholds={exact_match: {min: 0}}', 'inference.extra_length=4']),
     'parser': ('treebank_sample_parsing', [
         'data.folder={work}', 'data.train=[bank]', 'data.extra=[]', 'data.test=[]', 'data.validation=[]',
         'data.validation_fraction=0.1', 'data.test_fraction=0.1', 'data.vocab_size=130', 'input.buckets=[24,48,64]',
-        'input.tokens=1024', 'train.steps=4', *STEPS, 'model.N=1', 'model.d_model=32', 'model.d_ff=64', 'model.h=2',
+        'input.tokens=1024', *STEPS, 'model.N=1', 'model.d_model=32', 'model.d_ff=64', 'model.h=2',
         'inference.extra_length=8', 'evaluate.thresholds={well_formed: {min: 0}}']),
     'prelu_net': ('demo_images', IMAGES),
     'vgg': ('vgg_a_tiny_imagenet', [
@@ -38,11 +39,11 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
     'alexnet': ('alexnet_cifar10', [
         'data={module: data_prep.imagenet, samples: digits}', 'input.crop=24', 'input.scales=[32]', *IMAGES]),
     'viton_hd': ('demo_tryon', [
-        'train.steps=4', *STEPS, 'data.samples_count=[12,4]', 'data.samples_size=[128,96]', 'input.size=[128,128]',
+        *STEPS, 'data.samples_count=[12,4]', 'data.samples_size=[128,96]', 'input.size=[128,128]',
         'data.validation_fraction=0.2', 'model.low=[64,64]', 'model.segmentation.width=0.125', 'input.rows=2',
         'model.geometric_matching.width=0.125', 'model.alias.width=0.125', 'evaluate.thresholds={ssim: {min: 0}}']),
     'learning_machine': ('learning_machine_nim', [
-        'train.steps=4', *STEPS, 'model.machines=8', 'model.memory=64', 'model.cards=64',
+        *STEPS, 'model.machines=8', 'model.memory=256', 'model.cards=1024',
         'evaluate.thresholds={best_move: {min: 0}}']),
 }
 

@@ -1,21 +1,19 @@
-"""Tests what 'Intelligent Machinery, A Heretical Theory' says of education, on populations of its machines.
+"""Test what 'Intelligent Machinery, A Heretical Theory' says about education, on populations of its machines.
 
     python benchmarks/studies/education.py schooling --out DIR
 
-schooling  machines at whose games the keys are pressed, against machines that play as many and are never told, and
-           machines that never played.
-rules      the crude rule, "whichever has the greatest number of votes", against the weighting a machine learns: the
-           same tapes, and opponents who draw the same.
+schooling  Machines whose games end with a key, against machines that play as many without keys, and machines that
+           never played.
+rules      The crude rule, "whichever has the greatest number of votes", against the learned weights.
 faked      "insist on the choice made being a particular one at, say, 10 particular places, and this would mean that
            about one machine in 1024 or more would develop to as high a degree as the one which had been faked".
-cheating   keys that tell a machine nothing of its games: those that honest schooling pressed, in another order. Did
-           they teach it, its schoolmaster would have been "a man inside the machine". The measure is a coin that falls
-           on pleasure as often, and not silence: of a coin nothing can be learned, but who has come to prefer anything,
-           right or wrong, plays otherwise than who draws every choice.
+cheating   Keys without information about the games: those of honest schooling in another order. If they taught
+           anything, the schoolmaster would be "a man inside the machine". They are compared with a coin that gives
+           pleasure as often. Silence is a worse baseline: a coin teaches nothing, but a machine with any preference,
+           right or wrong, plays differently from one that draws every choice.
 
-Machines that are compared by the first two and the last have their tape and their opponents' draws in common, so a
-difference is of one machine; intervals are of 95%, of means by resampling machines, of shares by Wilson. Each leaves
-NAME.json and NAME.png in DIR.
+In all but `faked`, the machines compared have the same tapes, and their opponents the same draws. Intervals are 95%:
+for means by resampling machines, for shares by Wilson. Each experiment writes NAME.json and NAME.png to DIR.
 """
 import argparse
 import dataclasses
@@ -35,29 +33,30 @@ from matplotlib.figure import Figure
 from data_prep.core import records
 from keras_models.learning_machine import PAIN, PLEASURE, Config, Machines
 from keras_models.turing import lessons
+from keras_models.turing.tape import Tape
 from pipelines.core import cli
 
-GAMES = 20  # of every machine at an examination by play
-TURNS = 1000  # between the seeds of two lessons, of which a turn counts one on
+GAMES = 20  # per machine in an examination by play
+TURNS = 1000  # distance between the seeds of two lessons; each turn adds one
 POINTS = 8  # examinations after the first, at equal distances
 COLOURS = ('#2468a8', '#d1642a', '#3b8f6b', '#8a5aa8', '#a8842a')
 STYLE = {'font.size': 9, 'axes.titlelocation': 'left', 'axes.titlesize': 10, 'axes.spines.top': False,
          'axes.spines.right': False, 'axes.grid': True, 'axes.grid.axis': 'y', 'grid.color': '#d8dce0',
          'legend.frameon': False, 'axes.prop_cycle': cycler(color=COLOURS)}
 
-FIGURES = 10  # that are faked
+FIGURES = 10  # faked choices
 ONE_IN = 2 ** FIGURES
-# Every choice is of two, so that one figure makes it, and thirty men are enough for ten such choices in few games.
-FAKED = Config(game='nim', options={'heaps': 1, 'highest': 30, 'most': 2}, memory=256, cards=512, tape=256)
+# Every choice is binary, and with thirty men few games have ten choices between equal ones.
+FAKED = Config(game='nim', options={'heaps': 1, 'highest': 30, 'most': 2}, memory=192, cards=512, tape=256)
 BINS = np.linspace(0, 1, 21)  # of degrees
-SCHOOLS, FEW = 3, 12  # sequences of lessons, and how many: machines still differ by far then
+SCHOOLS, FEW = 3, 12  # sequences of lessons, and their length, after which machines still differ much
 
-Interval = tuple[float, float, float]  # of what was found, lower and upper bound
+Interval = tuple[float, float, float]  # estimate, lower and upper bound
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A subject: what is taught, for how many lessons, and how a machine's degree of education in it is measured."""
+    """A game, the term of its lessons, and the measure of a machine's degree of education in it."""
     game: str
     term: lessons.Term
     degree: str
@@ -71,22 +70,18 @@ SUBJECTS = {'Nim': Subject('nim', lessons.Term('perfect', 400), 'winning positio
 Press = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-def honestly(keys, number, seed):
-    return keys
-
-
-def never(keys, number, seed):
-    return tf.zeros_like(keys)
+WAYS: dict[str, Press] = {'honestly': lambda keys, number, seed: keys,
+                          'never': lambda keys, number, seed: tf.zeros_like(keys)}
 
 
 def decided(keys: np.ndarray) -> Press:
-    """Presses those of an array [count, machines], whatever happens."""
+    """Return a schoolmaster who presses the keys of an array [count, machines], whatever happens."""
     table = tf.constant(keys)
     return lambda _, number, seed: table[number]
 
 
 def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
-    """All positions of Nim in which some choice is not among the best, int32 [x, P], and these, bool [x, A]."""
+    """Return Nim's positions with a choice that is not among the best, int32 [x, P], and the best, bool [x, A]."""
     boards = tf.constant(list(np.ndindex(*[game.highest + 1] * game.heaps)), tf.int32)
     best = game.best(boards)
     there = tf.reduce_any(game.legal(boards) & ~best, 1)
@@ -94,7 +89,7 @@ def decisive(game) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def examiner(machines: Machines, seed: int) -> Callable[[], tf.Tensor]:
-    """Returns a function that gives the machines' degrees of education, float32 [machines]."""
+    """Return a function that returns the machines' degrees of education, float32 [machines]."""
     if machines.config.game == 'nim':
         boards, best = decisive(machines.game)
         return tf.function(lambda: lessons.examine(machines, boards, best), autograph=False)
@@ -103,14 +98,14 @@ def examiner(machines: Machines, seed: int) -> Callable[[], tf.Tensor]:
 
 
 def school(subject: Subject, config: Config, press: Press, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Raises a population.
+    """Educate a population.
 
     Returns:
       Degrees of education after `lessons_at(count)`, [points, machines]; and the keys pressed, int32 [count, machines].
     """
     machines = Machines(config)
     machines.jit = True
-    machines.supply_tapes(seed)
+    machines.tape.supply(seed)
     examine, pressed = examiner(machines, seed), tf.Variable(tf.zeros([count, config.machines], tf.int32))
 
     def noted(number, keys):
@@ -132,14 +127,14 @@ def lessons_at(count: int) -> list[int]:
 
 
 def mean_of(values: np.ndarray) -> Interval:
-    """The mean over machines, and its 95% interval."""
+    """Return the mean over machines and its 95% interval."""
     draw = np.random.default_rng(0)
     means = [values[draw.integers(0, len(values), len(values))].mean() for _ in range(2000)]
     return float(values.mean()), float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
 def share_of(those: np.ndarray) -> Interval:
-    """The share of machines that are so, bool [n], and its 95% interval."""
+    """Return the share of true values, bool [n], and its 95% interval."""
     found = scipy.stats.binomtest(int(those.sum()), len(those)).proportion_ci(method='wilson')
     return float(those.mean()), float(found.low), float(found.high)
 
@@ -163,7 +158,7 @@ SHUFFLED, COIN = 'the same keys, shuffled', "a coin's keys"
 
 def schooling(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
     found = {name: school(subject, config, press, count, seed)[0]
-             for name, press in (('schooled', honestly), ('played, keys never pressed', never))}
+             for name, press in (('schooled', WAYS['honestly']), ('played, keys never pressed', WAYS['never']))}
     found['never played'] = 0 * found['schooled'] + found['schooled'][:1]
     return found, [
         ('schooled', 'played, keys never pressed', TEACHES),
@@ -173,31 +168,31 @@ def schooling(subject: Subject, config: Config, count: int, seed: int) -> tuple[
 def rules(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
     configs = {'crude majority': dataclasses.replace(config, rule='majority'),
                'learned weighting': dataclasses.replace(config, rule='learned')}
-    found = {name: school(subject, one, honestly, count, seed)[0] for name, one in configs.items()}
+    found = {name: school(subject, one, WAYS['honestly'], count, seed)[0] for name, one in configs.items()}
     words = 'the learned weighting is better', NO_DIFFERENCE, 'the crude rule is better'
     return found, [('learned weighting', 'crude majority', words)]
 
 
 def cheating(subject: Subject, config: Config, count: int, seed: int) -> tuple[Degrees, Compared]:
-    honest, keys = school(subject, config, honestly, count, seed)
+    honest, keys = school(subject, config, WAYS['honestly'], count, seed)
     draw = np.random.default_rng(seed)
     given = {SHUFFLED: draw.permutation(keys.ravel()).reshape(keys.shape),
              COIN: np.where(draw.random(keys.shape) < np.mean(keys == PLEASURE), PLEASURE, PAIN).astype(np.int32)}
     found = {'schooled honestly': honest} | {
         name: school(subject, config, decided(keys), count, seed)[0] for name, keys in given.items()}
-    found['keys never pressed'] = school(subject, config, never, count, seed)[0]
+    found['keys never pressed'], _ = school(subject, config, WAYS['never'], count, seed)
     return found, [('schooled honestly', COIN, TEACHES), (SHUFFLED, COIN, CHEATS), (COIN, 'keys never pressed', HABIT)]
 
 
 def against_all() -> dict[str, Subject]:
-    """The subjects against perfect play and against chance, for half as many lessons."""
+    """Return the subjects against perfect play and against chance, each with half the lessons."""
     return {f'{name}, {player} player': dataclasses.replace(subject, term=dataclasses.replace(
         subject.term, against=player, lessons=subject.term.lessons // 2))
         for name, subject in SUBJECTS.items() for player in PLAYERS}
 
 
 def compare(name: str, machines: int, count: int | None, seed: int) -> dict:
-    """The curves of an experiment on every subject, and what is to be said of their ends."""
+    """Run an experiment on every subject; return its curves, and the verdicts on their ends."""
     experiment, subjects = CURVES[name], against_all() if name == 'cheating' else SUBJECTS
     curves, rows = {}, []
     for title, subject in subjects.items():
@@ -239,28 +234,32 @@ def draw_curves(found: dict, figure: Figure) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Faked:
-    """A population whose first choices were faked, and another on the same lessons.
+    """A population whose first choices were faked, and a free one with the same lessons.
 
     Attributes:
-      figures: that were put on the tapes: those of the best machine of a pilot population.
+      choices: the faked choices, those of the best machine of a pilot population.
+      expected: expected share of tapes that make them, the product of 1/k over choices between k equal ones.
       model: that machine's degree of development.
       faked, free: degrees after each lesson, [count, machines].
-      agree: bool [machines], whether a free machine's own tape begins with the same figures.
+      agree: bool [machines], whether a free machine's own tape made the same choices.
     """
-    figures: np.ndarray
+    choices: np.ndarray
+    expected: float
     model: float
     faked: np.ndarray
     free: np.ndarray
     agree: np.ndarray
 
     def as_high(self) -> np.ndarray:
-        """Whether a free machine is as high as the median of the faked, bool [count, machines]."""
+        """Return whether a free machine reaches the median of the faked ones, bool [count, machines]."""
         return self.free >= np.median(self.faked, 1, keepdims=True) - 1e-6  # degrees are sums of float32
 
 
 def same_lesson(machines: Machines, number, seed) -> None:
-    """Gives a `lesson` against play at random, but all machines get one opening, and an opponent who draws the same
-    against all: what they are then differs by their tapes alone."""
+    """Give a lesson against chance with the same opening and the same draws of the opponent for all machines.
+
+    So machines differ by their tapes alone.
+    """
     game, n = machines.game, machines.config.machines
     rows = tf.range(n)
 
@@ -271,45 +270,46 @@ def same_lesson(machines: Machines, number, seed) -> None:
                                       tf.repeat(game.start(seed, 1), n, 0), tf.equal(number % 2, 0)))
 
 
-def develop(config: Config, count: int, seed: int, tapes: int, figures=None) -> tuple[np.ndarray, ...]:
-    """Raises a population on the lessons of a seed, on tapes that begin with `figures`, if any are given.
+def develop(config: Config, count: int, seed: int, tapes: int, choices=None) -> tuple[np.ndarray, Tape]:
+    """Educate a population with the lessons of a seed, faking its first `choices` if any are given.
 
     Returns:
-      Degrees of development after each lesson, [count, machines]; the figures the tapes begin with, [machines,
-      FIGURES]; and how many were used, [machines].
+      Degrees of development after each lesson, [count, machines], and the tapes, which record the first choices.
     """
     machines, rows = Machines(config), tf.range(config.machines)
     machines.jit = True
-    machines.supply_tapes(tapes)
-    if figures is not None:
-        machines.fake(rows, tf.range(FIGURES), figures)
+    machines.tape.supply(tapes)
+    if choices is not None:
+        machines.tape.insist(rows, tf.range(FIGURES), choices)
     examine = examiner(machines, seed)
     lesson = tf.function(lambda number, seed: same_lesson(machines, number, seed), autograph=False)
     degrees = []
     for number in range(count):
         lesson(tf.constant(number), tf.constant([seed, TURNS * number]))
         degrees.append(examine().numpy())
-    return (np.array(degrees), machines.tape.numpy().reshape(config.machines, -1)[:, :FIGURES], machines.read.numpy())
+    return np.array(degrees), machines.tape
 
 
 def fake(machines: int, count: int, seed: int) -> Faked:
-    """Finds a machine that developed well, and gives its first figures to a population.
+    """Find a machine that developed well, and fake its first choices in a population.
 
     Raises:
-      ValueError: no machine of the pilot population used so many figures.
+      ValueError: no machine of the pilot population made as many choices.
     """
-    config = dataclasses.replace(FAKED, machines=machines)
-    pilot, tapes, used = develop(dataclasses.replace(config, machines=min(machines, 4 * ONE_IN)), count, seed, 3 * seed)
-    if used.max() < FIGURES:
-        raise ValueError(f'no machine used {FIGURES} figures in {count} lessons; give more')
-    best = int(np.argmax(np.where(used >= FIGURES, pilot[-1], -1)))
-    faked, *_ = develop(config, count, seed, 3 * seed + 1, tapes[best])
-    free, others, _ = develop(config, count, seed, 3 * seed + 2)
-    return Faked(tapes[best], float(pilot[-1, best]), faked, free, (others == tapes[best]).all(1))
+    config = dataclasses.replace(FAKED, machines=machines, places=FIGURES)
+    pilot, tape = develop(dataclasses.replace(config, machines=min(machines, 4 * ONE_IN)), count, seed, 3 * seed)
+    best = int(np.argmax(np.where(tape.made.numpy() >= FIGURES, pilot[-1], -1)))
+    if tape.made.numpy()[best] < FIGURES:
+        raise ValueError(f'no machine made {FIGURES} choices in {count} lessons; give more')
+    choices, among = (part.numpy()[best] for part in tape.beginnings())
+    faked, _ = develop(config, count, seed, 3 * seed + 1, choices)
+    free, others = develop(config, count, seed, 3 * seed + 2)
+    agree = (others.beginnings()[0].numpy() == choices).all(1)
+    return Faked(choices, float(np.prod(1 / among)), float(pilot[-1, best]), faked, free, agree)
 
 
 def claim(machines: int, count: int | None, seed: int) -> dict:
-    """The text's claim on faked choices, in several schools and in all of them together."""
+    """Test the text's claim about faked choices, in several schools and in all of them together."""
     schools = [fake(machines, count or FEW, seed + number) for number in range(SCHOOLS)]
     expected = (f'more than 1 in {ONE_IN:,}', f'about 1 in {ONE_IN:,}', f'fewer than 1 in {ONE_IN:,}')
 
@@ -325,8 +325,9 @@ def claim(machines: int, count: int | None, seed: int) -> dict:
             rows.append({'degree': f'of the unfaked, {name}, less the faked', 'found': (found := mean_of(further)),
                          'verdict': verdict(found, 'higher', NO_DIFFERENCE, 'lower')})
     return {'lessons': count or FEW, 'unfaked machines': SCHOOLS * machines, 'rows': rows, 'schools': [
-        {'seed': seed + number, 'figures': one.figures.tolist(), 'degree of the one faked': one.model,
-         'shares': shares([one]), 'median of the faked': np.median(one.faked, 1).tolist(),
+        {'seed': seed + number, 'choices': one.choices.tolist(), 'expected': one.expected,
+         'degree of the one faked': one.model, 'shares': shares([one]),
+         'median of the faked': np.median(one.faked, 1).tolist(),
          'as high': [share_of(those) for those in one.as_high()],
          'degrees': {name: np.histogram(all_[-1], BINS)[0].tolist()
                      for name, all_ in (('faked', one.faked), ('unfaked', one.free))}}
@@ -342,7 +343,7 @@ def print_claim(found: dict) -> None:
         print(f'  {name}: {mean:.3f}{unit} [{low:.3f}, {high:.3f}]: {row["verdict"]}')
     for one in found['schools']:
         shares = ', '.join(f'{name} {value:.3%}' for name, (value, *_) in one['shares'].items())
-        print(f'  seed {one["seed"]}, figures {"".join(map(str, one["figures"]))}: degree of the one faked '
+        print(f'  seed {one["seed"]}, choices {"".join(map(str, one["choices"]))}: degree of the one faked '
               f'{one["degree of the one faked"]:.1%}, of the faked {one["median of the faked"][-1]:.1%}; {shares}')
 
 
@@ -367,7 +368,7 @@ CURVES = {'schooling': schooling, 'rules': rules, 'cheating': cheating}
 
 
 def run(name: str, folder: str, machines: int | None, count: int | None, seed: int) -> dict:
-    """Runs an experiment, prints what came out and leaves NAME.json and NAME.png."""
+    """Run an experiment, print its result, and write NAME.json and NAME.png."""
     started = time.monotonic()
     if name in CURVES:
         found, show, draw = compare(name, machines or 128, count, seed), print_curves, draw_curves

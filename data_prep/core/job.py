@@ -59,7 +59,7 @@ def refuse(folder: str, problems: list[str]) -> None:
     records.write_atomically(os.path.join(folder, _PROBLEMS), json.dumps(problems).encode())
 
 
-def finish(folder: str) -> dict:
+def finish(folder: str) -> records.Manifest:
     """Remove the workers' temporary files and return the manifest.
 
     Raises:

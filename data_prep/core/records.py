@@ -21,26 +21,18 @@ import struct
 import uuid
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core.tfrecord import FOOTER, HEADER, masked_crc
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
 _REMEDY = 'Remove this data set and run `python -m pipelines.prepare` again.'
-_HEADER = struct.Struct('<QI')
-_FOOTER = struct.Struct('<I')
 _OPEN = 64  # open shards: a mapping keeps its file open, and a process may have 1,024
-_AROUND = _HEADER.size + _FOOTER.size  # overhead of a record in a shard, in bytes
+_AROUND = HEADER.size + FOOTER.size  # overhead of a record in a shard, in bytes
 _BYTES_PER_WRITE = 1 << 18  # bytes written and hashed per call
-
-
-def masked_crc(data: bytes) -> int:
-    """Return the CRC-32C as TFRecord files store it: rotated right by 15 bits, plus a constant."""
-    crc = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def index_dtype(lengths: tuple[str, ...]) -> np.dtype:
@@ -66,7 +58,6 @@ _HASH = re.compile('[0-9a-f]{64}')
 # Never a path, so that nothing outside of the data set is read.
 _FILE = re.compile(r'Split-\w+/[\w-][\w.-]*\.tfrecord')
 _SHARD = {'file': _FILE, 'records': int, 'bytes': int, 'sha256': _HASH, 'index_sha256': _HASH}
-_REQUIRED = ('lengths', 'splits', 'counts')
 # Key -> kind of its value; see `_fits`.
 _KINDS: dict[str, Any] = {
     'lengths': [re.compile(r'(?!(offset|length|crc|shard)$)[A-Za-z]\w*')], 'splits': (_NAME, [_SHARD]),
@@ -97,7 +88,7 @@ class ShardWriter:
     def write(self, record: bytes, **lengths: int) -> None:
         header = struct.pack('<Q', len(record))
         crc = masked_crc(record)
-        self._pending += [header, _FOOTER.pack(masked_crc(header)), record, _FOOTER.pack(crc)]
+        self._pending += [header, FOOTER.pack(masked_crc(header)), record, FOOTER.pack(crc)]
         self._rows.append((self._offset, len(record), crc, *[lengths[name] for name in self.lengths]))
         self._offset += _AROUND + len(record)
         if self._offset - self._written > _BYTES_PER_WRITE:
@@ -139,7 +130,41 @@ def index_path(shard: str) -> str:
     return shard.removesuffix('.tfrecord') + '.index.npy'
 
 
-def write_manifest(folder: str, shards: list[dict], lengths: tuple[str, ...], counts: dict, properties: dict) -> dict:
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a data set holds and how it was made, as `manifest.json` stores it.
+
+    Attributes:
+      lengths: features whose lengths the indexes hold.
+      splits: split -> its shards' entries, see `ShardWriter.close`.
+      counts: split -> records read, written, filtered and dead-lettered.
+      model: key of the model's configuration -> the value this data needs, such as the number of classes.
+      vocabulary: size and SHA-256 of the subwords, if it has any.
+      sha256: SHA-256 of files beside the shards, by name.
+      categories, binary: features that statistics count by value, and those they leave out.
+      properties: facts about this kind of data, such as its languages.
+    """
+    lengths: list[str]
+    splits: dict[str, list[dict[str, Any]]]
+    counts: dict[str, dict[str, int]]
+    model: dict[str, int] = dataclasses.field(default_factory=dict)
+    vocabulary: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    categories: list[str] = dataclasses.field(default_factory=list)
+    binary: list[str] = dataclasses.field(default_factory=list)
+    properties: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def records(self, split: str) -> int:
+        """Return the number of records of a split, 0 if there is no such split."""
+        return sum(shard['records'] for shard in self.splits.get(split, []))
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Manifest)} - {'properties'}
+_REQUIRED = ('lengths', 'splits', 'counts')
+
+
+def write_manifest(folder: str, shards: list[dict], lengths: tuple[str, ...], counts: dict,
+                   properties: dict) -> Manifest:
     """Commit a data set by writing its manifest, which readers open first.
 
     Args:
@@ -147,17 +172,23 @@ def write_manifest(folder: str, shards: list[dict], lengths: tuple[str, ...], co
       shards: entries of `ShardWriter.close`; the split is the folder each shard lies in.
       lengths: the features whose lengths the indexes hold.
       counts: records read, written, filtered and dead-lettered, by split.
-      properties: anything else readers depend on, such as the tokenizer's hash.
+      properties: the manifest's other fields, and anything else readers depend on.
     """
     splits: dict[str, list] = {}
     for shard in sorted(shards, key=lambda shard: shard['file']):
         splits.setdefault(shard['file'].split('/')[0].removeprefix('Split-'), []).append(shard)
-    manifest = {'format': FORMAT, 'lengths': list(lengths), 'splits': splits, 'counts': counts, **properties}
-    write_atomically(os.path.join(folder, MANIFEST), json.dumps(manifest, indent=1, sort_keys=True).encode())
-    return manifest
+    values = {'lengths': list(lengths), 'splits': splits, 'counts': counts, **properties}
+    text = json.dumps({'format': FORMAT, **values}, indent=1, sort_keys=True)
+    write_atomically(os.path.join(folder, MANIFEST), text.encode())
+    return _manifest(values)
 
 
-def read_manifest(folder: str) -> dict:
+def _manifest(values: dict) -> Manifest:
+    others = {key: value for key, value in values.items() if key not in _FIELDS}
+    return Manifest(**{key: values[key] for key in values if key in _FIELDS}, properties=others)
+
+
+def read_manifest(folder: str) -> Manifest:
     """Read a data set's manifest.
 
     Raises:
@@ -169,18 +200,18 @@ def read_manifest(folder: str) -> dict:
                         'Run `python -m pipelines.prepare` to make one.')
     try:
         with tf.io.gfile.GFile(path, 'rb') as file:
-            manifest = json.loads(file.read())
+            values = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise UserError(f'{path} is damaged ({error}). {_REMEDY}') from error
-    if not isinstance(manifest, dict) or manifest.get('format') != FORMAT:
+    if not isinstance(values, dict) or values.pop('format', None) != FORMAT:
         raise UserError(f'{path} is not a manifest of format {FORMAT}. {_REMEDY}')
-    told = {**dict.fromkeys(_REQUIRED), **manifest}
-    wrong = [key for key, kind in _KINDS.items() if key in told and not _fits(told[key], kind)]
-    if not wrong and len({*told['lengths']}) < len(told['lengths']):
+    values = {**dict.fromkeys(_REQUIRED), **values}
+    wrong = [key for key, kind in _KINDS.items() if key in values and not _fits(values[key], kind)]
+    if not wrong and len({*values['lengths']}) < len(values['lengths']):
         wrong = ['lengths']
     if wrong:
         raise UserError(f'{path} is damaged: its {wrong[0]!r} was changed. {_REMEDY}')
-    return manifest
+    return _manifest(values)
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -233,7 +264,7 @@ class Split:
             if len(self._maps) == _OPEN:
                 del self._maps[next(iter(self._maps))]
             self._maps[shard] = _open(self.shards[shard])
-        start, length = int(row['offset']) + _HEADER.size, int(row['length'])
+        start, length = int(row['offset']) + HEADER.size, int(row['length'])
         record = self._maps[shard][start:start + length]
         if masked_crc(record) != row['crc']:
             raise UserError(f'{self.shards[shard]}, record {i} at byte {start}: the bytes were changed after they were '
@@ -266,12 +297,12 @@ def open_split(folder: str, split: str) -> Split:
       UserError: a file is missing, truncated or altered; the message names it.
     """
     manifest = read_manifest(folder)
-    if split not in manifest['splits']:
-        raise UserError(f'{folder} has no split {split!r}; it has {sorted(manifest["splits"])}.')
-    dtype = index_dtype(tuple(manifest['lengths']))
+    if split not in manifest.splits:
+        raise UserError(f'{folder} has no split {split!r}; it has {sorted(manifest.splits)}.')
+    dtype = index_dtype(tuple(manifest.lengths))
     with_shard = np.dtype(dtype.descr + [('shard', '<u4')])
     shards, parts = [], []
-    for number, entry in enumerate(manifest['splits'][split]):
+    for number, entry in enumerate(manifest.splits[split]):
         path = os.path.join(folder, entry['file'])
         rows = _read_index(path, entry, dtype)
         part = np.empty(len(rows), with_shard)

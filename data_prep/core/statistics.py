@@ -72,14 +72,14 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
       Sentences about it; warnings begin with that word.
     """
     manifest = records.read_manifest(examples)
-    lengths, categories, said = manifest['lengths'], manifest.get('categories', []), []
+    lengths, categories, said = manifest.lengths, manifest.categories, []
     train = declared = inferred = None
     first = reference(manifest)
-    for split in sorted(manifest['splits'], key=lambda name: name != first):
+    for split in sorted(manifest.splits, key=lambda name: name != first):
         whole = records.open_split(examples, split)
         if not len(whole):
             continue
-        sample = read_sample(whole, manifest.get('binary', []))
+        sample = read_sample(whole, manifest.binary)
         if len(sample) < len(whole):
             said.append(f'statistics of {split} use {len(sample):,} of its {len(whole):,} records.')
         declared = declared or _declare(sample, lengths, categories)
@@ -100,9 +100,9 @@ def describe(examples: str, statistics: str, schema: str, anomalies: str) -> lis
     return said
 
 
-def reference(manifest: dict) -> str:
+def reference(manifest: records.Manifest) -> str:
     """Return the reference split: the training split or, for data without one, the first split with records."""
-    held = [split for split, shards in sorted(manifest['splits'].items()) if sum(shard['records'] for shard in shards)]
+    held = [split for split in sorted(manifest.splits) if manifest.records(split)]
     return 'train' if 'train' in held or not held else held[0]
 
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep.core import job, records, splits
-from data_prep.examination import SPLITS, Config
 from data_prep.games import board_games
+from data_prep.games.schema import SPLITS, Config
 
 _COUNTS = ('read', 'written', 'filtered_repeated', 'dead_letters')
 _BLOCK = 1000  # positions per element
@@ -18,7 +18,7 @@ _SHARD = 10_000
 _Key = tuple[str, int]  # split, shard
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare the positions of a game.
 
     Args:

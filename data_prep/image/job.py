@@ -27,13 +27,13 @@ from data_prep.core import job, records, splits, threads
 from data_prep.core.splits import Pack
 from data_prep.image import annotations, readers
 from data_prep.image.readers import BOXES, Source
+from data_prep.image.schema import LABELS, PIXELS, SPLITS, Config
 from data_prep.image.shards import Item, MergedSums, Shard, letter, new_counts, order
-from data_prep.imagenet import LABELS, PIXELS, SPLITS, Config
 
 _PARTS = 64  # partitions for comparing hashes
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a set of labelled images.
 
     Args:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from data_prep.core import splits, threads
 from data_prep.image import annotations, augmentation, codec, readers
 from data_prep.image.augmentation import SIDE
-from data_prep.imagenet import SIDES, SPLITS, Config
+from data_prep.image.schema import SIDES, SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_duplicate', 'dead_letters', 'converted', 'with_boxes', 'unread_boxes')
 

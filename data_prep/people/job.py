@@ -23,7 +23,7 @@ from data_prep import UserError
 from data_prep.core import job, records, splits, threads
 from data_prep.core.files import NOT_THERE
 from data_prep.people import pairs_files, sample_reader
-from data_prep.tryon import SPLITS, Config
+from data_prep.people.schema import SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_not_worn', 'filtered_repeated', 'dead_letters', 'drawn_pose')
 _PARTS = 64  # in which hashes are compared
@@ -44,7 +44,7 @@ class Source(NamedTuple):
     path: str
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a try-on data set.
 
     Args:

@@ -126,7 +126,8 @@ def refusal(folder: str, pair: tuple[str, str], max_pixels: int) -> tuple[str, s
     try:
         sample_reader.sample(pairs_files.read(folders, *pair), person.PADDING, max_pixels)
     except pairs_files.Refused as refused:
-        kind = GARMENT if os.path.basename(os.path.dirname(refused.path)).startswith('cloth') else PERSON
+        garments = [folders[key] for key in _NEEDED[GARMENT]]
+        kind = GARMENT if os.path.dirname(refused.path) in garments else PERSON
         return kind, pair[kind == GARMENT], Finding(
             'sample', True, f'{os.path.basename(refused.path)} cannot be used for try-on: {refused}. Use another '
             'photograph.')

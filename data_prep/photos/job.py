@@ -15,8 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from data_prep import UserError
 from data_prep.core import files, records
 from data_prep.image import codec
+from data_prep.photos import BLAZEPOSE, making, pose
 from data_prep.photos import folder as folders
-from data_prep.photos import making, pose
 from data_prep.photos.folder import Photo, Row
 from data_prep.photos.grading import Finding
 from data_prep.photos.parser import ExistingMap, Parser
@@ -40,7 +40,7 @@ class Config:
     people: list[str]
     garments: list[str]
     pairs: str = ''
-    blazepose: str = pose.FOLDER
+    blazepose: str = BLAZEPOSE
     parser: str = ''
     parser_labels: str = ''
     size: tuple[int, int] = making.SIZE

@@ -13,7 +13,6 @@ from data_prep.core import files
 from data_prep.photos import detector, landmarks
 from data_prep.photos.landmarks import Landmarks
 
-FOLDER = 'weights/blazepose'  # where `pipelines.fetch blazepose` saves them
 # Network -> its file, and the SHA-256 of that file in mediapipe 0.10.21.
 FILES = {'detector': ('pose_detection.tflite', '9ba9dd3d42efaaba86b4ff0122b06f29c4122e756b329d89dca1e297fd8f866c'),
          'landmarks': ('pose_landmark_full.tflite', 'e9a5c5cb17f736fafd4c2ec1da3b3d331d6edbe8a0d32395855aeb2cdfd64b9f')}
@@ -93,7 +92,7 @@ class BlazePose:
       UserError: a file is missing or has another SHA-256.
     """
 
-    def __init__(self, folder: str = FOLDER):
+    def __init__(self, folder: str):
         self._nets = {name: _network(os.path.join(folder, file), digest) for name, (file, digest) in FILES.items()}
         self._lock = threading.Lock()
 

@@ -23,12 +23,12 @@ from data_prep import UserError
 from data_prep.core import job, records, splits, text_files, threads
 from data_prep.core.text_files import Block, Record, Source
 from data_prep.text import subwords
-from data_prep.wmt import LENGTHS, SPLITS, SUBWORDS, Config
+from data_prep.text.schema import LENGTHS, SPLITS, SUBWORDS, Config
 
 _COUNTS = ('read', 'written', 'filtered_empty', 'filtered_duplicate', 'filtered_long', 'dead_letters')
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a parallel corpus.
 
     Args:

@@ -8,14 +8,14 @@ import os
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from data_prep.core import job, text_files
+from data_prep.core import job, records, text_files
 from data_prep.text import job as text_job
-from data_prep.treebank import SPLITS, Config
 from data_prep.trees import tree_files
+from data_prep.trees.schema import SPLITS, Config
 from data_prep.trees.tree_files import EXTRA, Block, Source
 
 
-def run(config: Config, folder: str, argv: list[str]) -> dict:
+def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
     """Prepare a treebank.
 
     Args:

@@ -1,38 +1,67 @@
 """Training of image classifiers: building, loss, updates and cost, shared by the papers.
 
-A paper's module has `Config`, `layers`, `convolutions`, `dense`, `score_map`, `activations` and `costs`. The other
-parts of a model module come from this file, which finds the paper's functions by the module of its `Config`.
+A paper's module collects its own functions in a `Paper`, which its `Config` names; the other parts of a model module
+come from this file.
 """
-import sys
-import types
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow import keras
 
 from keras_models.core import losses
 from keras_models.core import optimizers as rules
-from keras_models.core.layers import seed_input
+from keras_models.core.layers import Cost, seed_input
 
 TOP = 5  # k of ILSVRC's second measure
 THROUGHPUT_UNIT = 'images'
 METRICS = (f'top{TOP}_error', 'top1_error')
 
 
-def paper(config) -> types.ModuleType:
-    """Return the paper's module for a configuration."""
-    return sys.modules[type(config).__module__]
+Layers = dict[str, keras.layers.Layer]
 
 
-def build(config) -> dict[str, keras.Model]:
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """Functions that define a paper's net; maps are float [B, h, w, C].
+
+    Attributes:
+      layers: (config) -> every layer with weights or randomness, by name.
+      convolutions: (layers, config, image [B, H, W, 3]) -> maps, for images of any size.
+      dense: (layers, config, maps of a crop, seed, training) -> logits [B, classes].
+      score_map: (layers, config, maps) -> logits at every position of a crop, [B, h', w', classes].
+      activations: (layers, config, maps) -> the last hidden layer's outputs at every position.
+      costs: (config) -> every layer's output, parameters and multiply-adds; None if they are not given.
+    """
+    layers: Callable[[Any], Layers]
+    convolutions: Callable[[Layers, Any, tf.Tensor], tf.Tensor]
+    dense: Callable[..., tf.Tensor]
+    score_map: Callable[[Layers, Any, tf.Tensor], tf.Tensor]
+    activations: Callable[[Layers, Any, tf.Tensor], tf.Tensor]
+    costs: Callable[[Any], list[Cost]] | None = None
+
+
+class Config(Protocol):
+    """What this file reads of a paper's configuration."""
+    classes: int | None
+    crop: int | None
+    label_smoothing: float
+
+    @property
+    def paper(self) -> Paper: ...
+
+
+def build(config: Config) -> dict[str, keras.Model]:
     """Return the functional model, (image [B, crop, crop, 3], seed [2]) -> logits [B, classes]."""
     return {'classifier': over_crops(config, 'classifier')}
 
 
-def over_crops(config, name: str) -> keras.Model:
+def over_crops(config: Config, name: str) -> keras.Model:
     """Return a paper's net under a name: (image [B, crop, crop, 3], seed [2]) -> outputs of its last layer [B, …]."""
-    net, image, seed = paper(config), keras.Input([config.crop, config.crop, 3], name='image'), seed_input()
-    layers = net.layers(config)
-    found = net.dense(layers, config, net.convolutions(layers, config, image), seed, training=None)
+    paper, image, seed = config.paper, keras.Input([config.crop, config.crop, 3], name='image'), seed_input()
+    layers = paper.layers(config)
+    found = paper.dense(layers, config, paper.convolutions(layers, config, image), seed, training=None)
     return keras.Model([image, seed], found, name=name)
 
 
@@ -41,22 +70,27 @@ def optimizers(config: rules.Descent) -> dict[str, keras.optimizers.Optimizer]:
     return {'classifier': rules.descent(config)}
 
 
-def parameters(config) -> int:
+def parameters(config: Config) -> int:
     """Return the number of parameters, in closed form."""
-    return sum(cost.parameters for cost in paper(config).costs(config))
+    return sum(cost.parameters for cost in _costs(config))
 
 
-def macs(config) -> int:
+def macs(config: Config) -> int:
     """Return the multiply-adds of one image's forward pass: the operations of He et al. 2015."""
-    return sum(cost.macs for cost in paper(config).costs(config))
+    return sum(cost.macs for cost in _costs(config))
 
 
-def flops_per_unit(config) -> int:
+def flops_per_unit(config: Config) -> int:
     """Return the training operations per image: two per multiply-add, and a backward pass costs two forward ones."""
     return 6 * macs(config)
 
 
-def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config):
+def _costs(config: Config) -> list[Cost]:
+    assert config.paper.costs is not None
+    return config.paper.costs(config)
+
+
+def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Config):
     """Return the softmax cross-entropy and ILSVRC's two errors.
 
     A class tied with the right one ranks before it, so a net whose scores are all equal is always wrong; so is one that

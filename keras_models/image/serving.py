@@ -9,7 +9,7 @@ from tensorflow import keras
 
 from keras_models import ModelError, reason
 from keras_models.core.layers import by_name
-from keras_models.image import classification, views
+from keras_models.image import views
 from keras_models.image.classification import TOP
 
 EXPORTED_MODELS = ('fuse',)  # keys of `inference` that name exported models
@@ -131,14 +131,14 @@ class Classifier(Served):
     def __init__(self, nets: dict[str, keras.Model], config, inference: Inference, assets, jit: bool = False):
         super().__init__(nets, config, inference, assets)
         self.fused = [exported('fuse', folder, assets.names) for folder in inference.fuse]
-        net = classification.paper(config)
+        paper = config.paper
         layers = {layer.name: layer for layer in nets['classifier'].layers}
 
         def over_maps(function):
-            return lambda image: function(layers, config, net.convolutions(layers, config, image))
+            return lambda image: function(layers, config, paper.convolutions(layers, config, image))
         self._net = views.Net(config.crop, config.classes,
-                              tf.function(over_maps(net.dense), autograph=False, jit_compile=jit or None),
-                              over_maps(net.score_map), over_maps(net.activations))
+                              tf.function(over_maps(paper.dense), autograph=False, jit_compile=jit or None),
+                              over_maps(paper.score_map), over_maps(paper.activations))
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, 'image'), tf.TensorSpec([], tf.int32, 'scale')],
                  autograph=False)

@@ -1,4 +1,4 @@
-"""An educated machine as others ask it: a position in, a move and the memories that voted for it out; and its judge."""
+"""The exported machine, which answers a position with a move and the memories that voted for it, and its scorer."""
 import dataclasses
 import math
 from collections.abc import Iterator
@@ -7,18 +7,24 @@ from typing import Any
 import tensorflow as tf
 
 from keras_models import ModelError, reason
-from keras_models.learning_machine import NONE, Machines, favourites
+from keras_models.learning_machine import Machines, favourites
 from keras_models.school import Config, check_game
 from keras_models.turing import games
 from keras_models.turing.lessons import mark, match, opponent, opponents
+from keras_models.turing.memory import NONE
+from keras_models.turing.session import Pupil
 
-GAMES = 1000  # played of each kind by a judge, every other one begun by the machine
+GAMES = 1000  # per opponent in an evaluation; the machine begins half of them
 _FELT = ('pain', '', 'pleasure')
 
 
 @dataclasses.dataclass
 class Inference:
-    """`memories`: how many of the memories that voted an answer tells, the latest first."""
+    """Settings of answers.
+
+    Attributes:
+      memories: number of memories that voted for the move to show, latest first.
+    """
     memories: int = 8
 
     def describe(self) -> list[str]:
@@ -26,12 +32,13 @@ class Inference:
 
 
 class Player(tf.Module):
-    """The exported machine. It learns nothing more, and so answers the same as often as it is asked.
+    """The exported machine. It does not change, so the same position always has the same answer.
 
-    Signatures, [n] strings each (`games.texts` says how a position is written):
-      serving_default: `position` -> `move`, empty if the game is over; `votes`, float32, for it; `memories`, strings
+    Signatures, with strings [n] in the form of `games.texts`:
+      serving_default: `position` -> `move`, empty if the game is over; its `votes`, float32; and `memories`, strings
         [n, memories], `position move: pleasure or pain (the indexes under which it was found)`, or empty.
-      tf_examples: `examples`, serialized tf.Examples with a feature `source`, the position -> the same.
+      tf_examples: `examples`, serialized tf.Examples with the position as the feature `source` -> the same.
+      learn: see `session.Pupil`.
 
     Args:
       machine: a population of one.
@@ -39,26 +46,27 @@ class Player(tf.Module):
 
     def __init__(self, machine: Machines, inference: Inference, jit: bool = False):
         super().__init__()
-        self._machine, self._inference = machine, inference
+        self._machine, self._inference, self._pupil = machine, inference, Pupil(machine)
         self._moves = tf.constant([machine.game.name(move) for move in range(machine.game.moves)])
         self._think = tf.function(self._thought, autograph=False, jit_compile=jit or None)
         self.judged = tf.function(lambda board: self._think(board)[0], autograph=False,
                                   input_signature=[tf.TensorSpec([None, machine.game.size], tf.int32)])
 
     def signatures(self) -> dict:
-        return {'serving_default': self.serve, 'tf_examples': self.serve_examples}
+        return {'serving_default': self.serve, 'tf_examples': self.serve_examples, 'learn': self._pupil.learn}
 
     def _thought(self, board):
-        """The choice, int32 [n], its votes, and the moments that voted: times and outcomes [n, J, looked_up]."""
+        """Return the choice, int32 [n], its votes, and times and outcomes of its memories, [n, J, looked_up] each."""
         machine, rows = self._machine, tf.zeros_like(board[:, 0])
         thought = machine.think(rows, board)
-        choice, _ = machine.decide(rows, favourites(thought.votes, machine.game.legal(board)), rows == 0)
-        keys = tf.gather(thought.keys, choice[:, None], axis=1, batch_dims=1)  # [n, 1, J]
-        times, outcomes = machine.recall(rows, tf.range(machine.FIRST, len(machine.indexes)), keys)
-        return choice, tf.gather(thought.votes, choice, axis=1, batch_dims=1), times[:, 0], outcomes[:, 0]
+        choice, _ = machine.tape.draw(rows, favourites(thought.votes, machine.game.legal(board)), rows == 0)
+        tags = tf.gather(thought.tags, choice, axis=1, batch_dims=1)  # [n, J]
+        places = machine.features + tf.range(len(machine.indexes))
+        return (choice, tf.gather(thought.votes, choice, axis=1, batch_dims=1),
+                *machine.memory.recall(rows, places, tags))
 
-    def _told(self, times, outcomes):
-        """Memories in words: strings [n, memories]."""
+    def _written(self, times, outcomes):
+        """Write memories as text, strings [n, memories]."""
         machine, n = self._machine, tf.shape(times)[0]
         flat, felt = _latest(tf.reshape(times, [n, -1]), tf.reshape(times, [n, -1]), tf.reshape(outcomes, [n, -1]))
         repeated = tf.concat([tf.fill([n, 1], False), flat[:, 1:] == flat[:, :-1]], 1)  # found under several indexes
@@ -66,10 +74,10 @@ class Player(tf.Module):
         time, felt = (part[:, :self._inference.memories] for part in _latest(flat, flat, felt))  # [n, memories]
         there = time >= 0
         found = tf.reduce_any(times[:, None] == time[..., None, None], -1)  # [n, memories, J]
-        names = tf.constant([f', {name}' for name in machine.indexes[machine.FIRST:]])
+        names = tf.constant([f', {name}' for name in machine.indexes])
         indexes = tf.strings.substr(tf.strings.reduce_join(tf.where(found, names, ''), -1), 2, -1)
-        scene, choice = machine.moment(tf.zeros_like(time), time, there)
-        words = tf.strings.join([machine.game.write(tf.cast(scene, tf.int32)), ' ', tf.gather(self._moves, choice),
+        _, scene, choice = machine.memory.moment(tf.zeros_like(time), time, there)
+        words = tf.strings.join([machine.game.write(scene), ' ', tf.gather(self._moves, choice),
                                  ': ', tf.gather(tf.constant(_FELT), felt + 1), ' (', indexes, ')'])
         return tf.where(there, words, '')
 
@@ -79,7 +87,7 @@ class Player(tf.Module):
         choice, votes, times, outcomes = self._think(board)
         over = self._machine.game.result(board)[0]
         return {'move': tf.where(over, '', tf.gather(self._moves, choice)), 'votes': votes,
-                'memories': self._told(times, outcomes)}
+                'memories': self._written(times, outcomes)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'examples')], autograph=False)
     def serve_examples(self, examples):
@@ -87,20 +95,20 @@ class Player(tf.Module):
 
 
 def _latest(times, *parts) -> list:
-    """Parts [n, m] in the order of times, the latest first."""
+    """Sort parts [n, m] by time, latest first."""
     order = tf.argsort(times, direction='DESCENDING', stable=True)
     return [tf.gather(part, order, axis=1, batch_dims=1) for part in parts]
 
 
 def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -> Iterator[dict]:
-    """Answers of an exported machine, in order: `answers`, the move alone, and `memories`; or `error`."""
+    """Yield the answers of an exported machine in order: `answers`, the move alone, and `memories`; or `error`."""
     del jit
     for start in range(0, len(inputs), batch_size):
         batch = inputs[start:start + batch_size]
         try:
             found = model.serve(tf.constant(batch))
         except tf.errors.InvalidArgumentError as error:
-            if len(batch) > 1:  # which of them
+            if len(batch) > 1:  # find the wrong one
                 yield from predict(model, batch, 1)
             else:
                 yield {'answers': [''], 'memories': [], 'error': reason(error)}
@@ -110,10 +118,10 @@ def predict(model, inputs: list[str], batch_size: int = 64, jit: bool = False) -
 
 
 def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool = False):
-    """The machine of the highest degree of education, alone, to be asked.
+    """Return the machine with the highest degree of education as the exported module.
 
     Raises:
-      ModelError: the data set is of another game.
+      ModelError: the data set has another game.
     """
     check_game(config, assets.game, assets.options)
     best = int(tf.argmax(nets['register'].degree))
@@ -121,13 +129,13 @@ def serving(nets: dict, config: Config, inference: Inference, assets, jit: bool 
 
 
 class Scorer:
-    """An educated machine's degree of education on papers it was not chosen by, and how it fares in play.
+    """Scores a machine on the test positions and in games.
 
-    Attributes: as those of `viton.judge.Scorer`.
+    Its attributes are those of `viton.judge.Scorer`.
 
     Args:
-      networks: none, for no metric asks any.
-      config: the model's, whose game it is.
+      networks: must be empty, as no metric needs a network.
+      config: the model's configuration, which names the game.
     """
     CORPUS = ('won_against_random', 'won_against_capturing', 'not_lost_to_perfect')
     missing: dict[str, str] = {}
@@ -135,14 +143,14 @@ class Scorer:
 
     def __init__(self, networks: dict[str, str], config):
         if networks:
-            raise ModelError('evaluate.networks: no metric of a learning machine asks networks; leave it out.')
+            raise ModelError('evaluate.networks: no metric of a learning machine needs a network; leave it out.')
         self._game = games.make(config.game, config.options or {})
         self._metrics = {kind: mark(kind) for kind in opponents(self._game)}
         self.names = (*self._metrics.values(), *(('best_move',) if 'perfect' in self._metrics else ()))
         self._model: Any = None
 
     def __call__(self, model, inputs: list[str], rows: list[dict]) -> list[dict]:
-        """Asks about positions. Returns of each whether the move is among the best, if anybody knows those."""
+        """Return for each position whether the move is among the best, where perfect play is known."""
         self._model = model
         found = predict(model, inputs, len(inputs))
         if 'best_move' not in self.names:
@@ -151,7 +159,7 @@ class Scorer:
                 for answer, row in zip(found, rows)]
 
     def corpus(self) -> dict[str, float]:
-        """The games: half begun by the machine, all with learning off."""
+        """Return the scores of games without learning; the machine begins half of them."""
         return {name: self._played(kind) for kind, name in self._metrics.items()}
 
     def _played(self, kind: str) -> float:

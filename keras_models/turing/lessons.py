@@ -1,7 +1,7 @@
-"""How machines are taught: lessons, which are games, and examinations.
+"""Lessons, which are games, and examinations.
 
-The schoolmaster sees positions and moves, and has two keys; of the inner workings of the machine he is "forbidden any
-detailed knowledge".
+The schoolmaster sees positions and moves and has two keys. He is "forbidden any detailed knowledge of the inner
+workings of the machine".
 """
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ class Term:
     """Lessons of one kind.
 
     Attributes:
-      against: whom the machines play; `capturing` is a plain player of Go, and `perfect` there is none.
-      lessons: games of every machine.
-      won, drawn, lost: which key is pressed at the end of a game: 1 pleasure, -1 pain, 0 none.
+      against: opponent; Go has `capturing`, a plain player, and the other games have `perfect`.
+      lessons: games per machine.
+      won, drawn, lost: the key pressed after a game with that result: 1 pleasure, -1 pain, 0 none.
     """
     against: Literal['random', 'capturing', 'perfect', 'each other']
     lessons: int
@@ -29,38 +29,38 @@ class Term:
 
 
 def opponents(game) -> tuple[str, ...]:
-    """Who, that is no machine, plays a game; of Go there is no perfect player small enough."""
+    """Return the opponents in a game other than machines; Go has no perfect player."""
     return ('random', 'capturing') if hasattr(game, 'greedy') else ('perfect', 'random')
 
 
 def mark(against: str) -> str:
-    """What is counted of games against somebody: against perfect play there is nothing to win."""
+    """Return the name of the score against an opponent: games won, or those not lost against perfect play."""
     return 'not_lost_to_perfect' if against == 'perfect' else f'won_against_{against}'
 
 
 def player(machines: Machines, rows) -> Callable:
-    """Machines as players: (boards, which are not over, turn) -> moves."""
+    """Return machines as a player: (boards, which are not over, turn) -> moves."""
     return lambda board, active, turn: machines.move(rows, board, active)
 
 
 def opponent(game, kind: str, seed) -> Callable:
-    """A player who is no machine and takes any of the moves he finds best."""
+    """Return an opponent that is not a machine: it draws one of the moves it allows."""
     allowed = {'random': game.legal, 'perfect': game.best, 'capturing': getattr(game, 'greedy', None)}[kind]
     assert allowed
 
     def choose(board, active, turn):
         may = allowed(board)
-        now = tf.random.experimental.stateless_fold_in(seed, turn, 'philox')  # other draws than the next lesson's
-        draw = tf.random.stateless_uniform(tf.shape(may), now, 0, 2 ** 31 - 1, tf.int32, alg='philox')  # XLA's, too
+        now = tf.random.experimental.stateless_fold_in(seed, turn, 'philox')  # differs from the next lesson's draws
+        draw = tf.random.stateless_uniform(tf.shape(may), now, 0, 2 ** 31 - 1, tf.int32, alg='philox')  # as under XLA
         return tf.argmax(tf.where(may, draw, -1), 1, tf.int32)
     return choose
 
 
 def play(game, players: Sequence[Callable], board) -> tf.Tensor:
-    """Games from positions, int32 [n, P], in which the first of two players is to move.
+    """Play games from positions, int32 [n, P], in which the first of two players is to move.
 
     Returns:
-      How they ended for him: 1 won, 0 drawn, -1 lost: int32 [n].
+      The first player's outcomes, int32 [n]: 1 won, 0 drawn, -1 lost.
     """
     def turn(k, board, over, outcome):
         first = tf.equal(k % 2, 0)
@@ -74,25 +74,25 @@ def play(game, players: Sequence[Callable], board) -> tf.Tensor:
 
 
 def match(game, own: Callable, other: Callable, board, begins) -> tf.Tensor:
-    """How games end for one of two players, who begins them all or none (bool scalar): as `play`."""
+    """Play games as `play` does, for a player who begins them all or none, as the bool scalar `begins` says."""
     return tf.cond(begins, lambda: play(game, [own, other], board), lambda: -play(game, [other, own], board))
 
 
 def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambda outcome, key: key) -> tf.Tensor:
-    """A game of every machine, at whose end the schoolmaster presses a key; they begin in turn.
+    """Play a game with every machine; at its end the schoolmaster presses a key.
 
     Args:
-      number: int32 scalar, which lesson it is: in those of an even number the machines begin.
-      seed: int32 [2], of the openings and of the opponent.
-      press: the key he presses, given outcome and what the term says; experiments have others.
+      number: int32 scalar, number of the lesson. The machines begin in lessons with an even number.
+      seed: int32 [2], seed of the openings and of the opponent.
+      press: function of the outcome and of the term's key that returns the key to press; experiments change it.
 
     Returns:
-      How the games ended for the machines: int32 [machines].
+      The machines' outcomes, int32 [machines].
     """
     game, n = machines.game, machines.config.machines
     rows, keys = tf.range(n), tf.constant([term.lost, term.drawn, term.won])
     if term.against == 'each other':
-        rows = tf.concat([rows[:1], tf.roll(rows[1:], number, 0)], 0)  # as a tournament is paired: others every time
+        rows = tf.concat([rows[:1], tf.roll(rows[1:], number, 0)], 0)  # a round-robin tournament
         rows = tf.where(number % 2 == 0, rows, rows[::-1])
         first, second = rows[:n // 2], rows[n // 2:][::-1]
         rows = tf.concat([first, second], 0)
@@ -106,10 +106,9 @@ def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambd
 
 
 def examine(machines: Machines, boards, best) -> tf.Tensor:
-    """The share of positions in which a machine would do what is best.
+    """Return the share of positions in which machines would choose a best move, without learning.
 
-    Nothing is learned and no tape is read: of the choices that a machine holds to be equal, it is credited with as many
-    as are best.
+    No tape is read: if a machine has several favourites, it gets the share of them that is best.
 
     Args:
       boards: int32 [x, P].
@@ -130,16 +129,16 @@ def examine(machines: Machines, boards, best) -> tf.Tensor:
 
 
 def trial(machines: Machines, against: str, games: int, seed) -> tf.Tensor:
-    """How machines fare in games in which nothing is learned and no tape is read on; they begin every other one.
+    """Return the machines' results in games without learning; tapes do not advance, and sides alternate.
 
     Returns:
-      float32 [machines, 3]: shares lost, drawn and won.
+      Shares lost, drawn and won, float32 [machines, 3].
     """
     game, rows = machines.game, tf.range(machines.config.machines)
 
     def candidate(board, active, turn):
         best = favourites(machines.think(rows, board).votes, game.legal(board))
-        return machines.decide(rows, best, active)[0]
+        return machines.tape.draw(rows, best, active)[0]
 
     def one(number):
         outcome = match(game, candidate, opponent(game, against, seed + tf.stack([number, 1])),

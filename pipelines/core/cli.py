@@ -115,10 +115,11 @@ def open_pipeline(args: argparse.Namespace, rest=()):
 
 
 def quiet_libraries() -> None:
-    """Silence the start-up messages of TensorFlow, absl and Google's clients."""
+    """Silence the start-up messages of TensorFlow, ML Metadata, absl and Google's clients."""
     import logging as python_logging
     import warnings
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    os.environ.setdefault('GLOG_minloglevel', '4')  # ML Metadata's
     warnings.filterwarnings('ignore', category=FutureWarning)
     warnings.filterwarnings('ignore', category=DeprecationWarning)
     warnings.filterwarnings('ignore', category=UserWarning)

@@ -2,8 +2,8 @@
 
 The sections `data` and `input` belong to the module named by `data.module` (its dataclasses `Config`, and `Input`: how
 records become batches); `model` and `inference` belong to the module named by `model.module` (its `Config`, and
-`Inference`: how a trained model predicts). The other sections are below. `official.modeling.hyperparams` loads,
-overrides and locks; it checks no types, so every value is checked here against its annotation. A file with
+`Inference`: how a trained model predicts). The other sections are in `sections.py`. `official.modeling.hyperparams`
+loads, overrides and locks; it checks no types, so every value is checked here against its annotation. A file with
 `extends: NAME` holds only what differs from that configuration.
 """
 import dataclasses
@@ -13,7 +13,7 @@ import re
 import sys
 import types
 import typing
-from typing import Any, Literal
+from typing import Any
 
 import typeguard
 import yaml
@@ -23,81 +23,19 @@ from data_prep import UserError
 from data_prep.core.protocol import DataSpec
 from keras_models.protocol import ModelSpec
 from pipelines.core import renamed, roles, shipped
+from pipelines.core.sections import (
+    SECTIONS,
+    EvaluateConfig,
+    ExportConfig,
+    InfraValidateConfig,
+    PushConfig,
+    TrainConfig,
+)
 
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST = 2 ** 31 - 1  # of whole numbers: batch sizes and seeds have 32 bits
-
-
-@dataclasses.dataclass
-class TrainConfig:
-    """Settings of training.
-
-    `jit: auto` compiles with XLA on GPU and TPU, and on a CPU where that was measured to be faster
-    (`pipelines/training/jit.py`). `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and
-    updates in float32. `gradient_accumulation_steps` splits a batch into that many parts and applies their summed
-    gradients once: the same update in less memory, except that batch normalisation sees one part at a time.
-    `rematerialise` also saves memory for the same update: it recomputes most of the forward pass during the backward
-    pass. `dense_layers: one_device` keeps the dense layers of an image network on the first of several devices
-    (`pipelines/training/hybrid_parallel.py`). `init_from` names weights to start from: a checkpoint, a ModelRun, an
-    exported model or the folder of its pushed versions; from a list, each provides the networks it holds.
-    """
-    steps: int = 100000  # weight updates; 0 exports the weights of `init_from` unchanged
-    init_from: str | list[str] = ''
-    # how replicas are distributed; the flag --strategy sets it
-    strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
-    tpu: str = ''  # address of the TPU; local on a TPU VM
-    jit: bool | Literal['auto'] = 'auto'
-    precision: Literal['float32', 'bfloat16'] = 'float32'
-    gradient_accumulation_steps: int = 1
-    rematerialise: bool = False
-    dense_layers: Literal['every_device', 'one_device'] = 'every_device'
-    log_every: int = 50  # steps between printed losses
-    checkpoint_every: int = 1000  # steps between checkpoints
-    validate_every: int = 1000  # steps between validations
-    # first phases, such as {steps: 500, rows: 8, size: [96, 64], networks: [alias]}; keys left out stay as configured
-    curriculum: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    keep_checkpoints: int = 5  # newest checkpoints kept on disk
-    average_checkpoints: int = 5  # newest checkpoints averaged for export; 1 exports the last
-
-
-@dataclasses.dataclass
-class ExportConfig:
-    """Settings of the export; an unmodified TensorFlow Serving can only load `jit: false`."""
-    jit: bool = False
-    warmup_requests: int = 4  # validation examples a server runs before it accepts requests
-
-
-@dataclasses.dataclass
-class EvaluateConfig:
-    """Thresholds by metric: `min`/`max` bound the value, `max_drop`/`max_rise` the change from the blessed model.
-
-    No threshold at all means no blessing. `networks`: paths of published weights that metrics need, by network name; a
-    metric without its network is left out.
-    """
-    split: str = 'test'  # split the gate evaluates
-    batch_size: int = 64  # examples per prediction batch
-    slices: list[str] = dataclasses.field(default_factory=list)  # features to slice metrics by, such as kind
-    networks: dict[str, str] = dataclasses.field(default_factory=dict)
-    # conditions of a blessing, such as {bleu: {min: 20}}
-    thresholds: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass
-class InfraValidateConfig:
-    """Time limit for a fresh process that loads the model and answers its warm-up requests."""
-    max_seconds: int = 120  # to load the model and answer in a fresh process
-
-
-@dataclasses.dataclass
-class PushConfig:
-    """`destination` is the folder that serving watches; if empty, `serving/<name>` in the pipeline root."""
-    destination: str = ''
-
-
-_SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig,
-                              'evaluate': EvaluateConfig, 'infra_validate': InfraValidateConfig, 'push': PushConfig}
-_MAY_BE_ZERO = ('seed', 'steps', 'warmup_requests', 'extra_length', 'max_drops')
+_MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +137,7 @@ def load(path: str | None = None, overrides: typing.Iterable[str] = ()) -> Confi
     values = template.as_dict()
     if values['name'] in ('', '.', '..') or '/' in values['name']:
         raise UserError(f'{where}: name must be usable as a folder name; it is {values["name"]!r}.')
-    sections = {name: cls(**values[name]) for name, cls in _SECTIONS.items()}
+    sections = {name: cls(**values[name]) for name, cls in SECTIONS.items()}
     for section, cls in owned.items():
         keys = {key: value for key, value in values[section].items() if key != 'module'}
         try:
@@ -215,19 +153,17 @@ def empty_keys(config: Config) -> list[str]:
     return [field.name for field in dataclasses.fields(config.model) if getattr(config.model, field.name) is None]
 
 
-def with_data_set(config: Config, manifest: dict) -> Config:
-    """Return the configuration with the model's empty keys filled from the manifest of its data set.
+def with_data_set(config: Config, needed: dict[str, int]) -> Config:
+    """Return the configuration with the model's empty keys filled from `model` of its data set's manifest.
 
     Raises:
       UserError: a key of the model is too small for the data set, such as the number of classes.
     """
-    told, where = manifest.get('model', {}), f'{config.source}: model'
-    for key, value in told.items():
-        own = getattr(config.model, key, None)
-        if own is not None and own < value:
-            raise UserError(f'{where}.{key} {own} is less than the {value} of the data set. Leave it out to use '
-                            'those.')
-    empty = {key: value for key, value in told.items() if getattr(config.model, key, 0) is None}
+    for key, value in needed.items():
+        if (own := getattr(config.model, key, None)) is not None and own < value:
+            raise UserError(f'{config.source}: model.{key} {own} is less than the {value} of the data set. '
+                            'Leave it out to use those.')
+    empty = {key: value for key, value in needed.items() if getattr(config.model, key, 0) is None}
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **empty)) if empty else config
 
 
@@ -310,7 +246,7 @@ def _spec(where: str, raw: dict, section: str) -> Any:
 def _template(specs: dict, owned: dict[str, type], raw: dict[str, dict]) -> hyperparams.Config:
     """Return all defaults as one hyperparams.Config; a model's preset is applied before the file's values."""
     fields = [('name', str, ''), ('seed', int, 1), ('is_demo', bool, False)]
-    sections, presets = owned | _SECTIONS, {}
+    sections, presets = owned | SECTIONS, {}
     for section, spec in specs.items():
         sections[section] = dataclasses.make_dataclass(section, [('module', str, spec.name)], bases=(spec.config,))
     known, default = specs['model'].presets, {field.name: field.default for field in dataclasses.fields(owned['model'])}

@@ -1,17 +1,15 @@
 """Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
-import contextlib
-import fcntl
-import hashlib
 import os
 import shlex
 import time
+from collections.abc import Callable
 
 import tensorflow as tf
 import yaml
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.core import artifacts, commands, roles
+from pipelines.core import artifacts, commands, locks, metadata, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
 from pipelines.core.config import Config
@@ -22,9 +20,9 @@ class Pipeline:
     """One configuration in one pipeline root.
 
     Outputs lie in `<root>/<stage>/<execution id>/<output key>/…`, as in TFX; all outputs of an execution are renamed
-    together. Metadata lies in `<root>/metadata.sqlite`; with an object store, that is a copy for other machines of the
-    one in `runs/<name>`. Unfinished work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again
-    finds it there, which is how training resumes.
+    together. Metadata lies in `<root>/metadata.sqlite`, or where the environment says (`stores.address`). Unfinished
+    work lies in `<root>/<stage>/.partial-<fingerprint>`; the same work started again finds it there, which is how
+    training resumes.
 
     Args:
       config: the resolved configuration.
@@ -35,30 +33,17 @@ class Pipeline:
 
     def __init__(self, config: Config, root: str, argv: list[str], flags: list[str] | None = None):
         self.config, self.root, self.argv = config, root, argv
-        # SQLite needs a local file; artifacts may lie in an object store.
-        self.metadata_path = os.path.join(root, artifacts.STORE) if '://' not in root else os.path.join(
-            'runs', config.name, f'metadata-{hashlib.sha256(root.encode()).hexdigest()[:8]}.sqlite')
         self._flags = flags or []
-        self._metadata: artifacts.Metadata | None = None
+        self._metadata: metadata.Metadata | None = None
         self._results: dict[str, dict[str, Artifact]] = {}
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
 
     @property
-    def metadata(self) -> artifacts.Metadata:
+    def metadata(self) -> metadata.Metadata:
         if self._metadata is None:
-            try:
-                os.makedirs(os.path.dirname(self.metadata_path), exist_ok=True)
-            except FileNotFoundError as error:  # raised for a parent such as /proc, where no folder can be made
-                raise UserError(f'--pipeline_root {self.root}: this folder cannot be made. Give another.') from error
-            if not os.path.exists(self.metadata_path) and tf.io.gfile.exists(self._metadata_copy):
-                tf.io.gfile.copy(self._metadata_copy, self.metadata_path)
-            self._metadata = artifacts.Metadata(self.metadata_path, self.config.name)
+            self._metadata = metadata.of_root(self.root, self.config.name)
         return self._metadata
-
-    @property
-    def _metadata_copy(self) -> str:
-        return os.path.join(self.root, artifacts.STORE)
 
     def command(self, stage: str) -> str:
         return shlex.join([commands.python(), '-m', f'pipelines.{stage}', *self._flags])
@@ -142,12 +127,15 @@ class Pipeline:
         if any(get(name, self.config).is_worker(self.config) for name in STAGES):
             raise UserError(f'{self.root} has no finished {stage.name}, and only the chief worker '
                             f'can make it. Run `{self.command(stage.name)}` on one machine first.')
-        with _locked(partial, stage.name):
+        with locks.held(partial, stage.name) as confirm_lock:
+            cached = self._cached(stage, fingerprint)
+            if cached is not None:
+                return cached  # made by another process while this one waited for the lock
             for execution in self.metadata.unrecorded(stage.name, fingerprint):
                 final = os.path.join(self.root, stage.name, str(execution))
                 if tf.io.gfile.exists(final) and not tf.io.gfile.exists(partial):
                     _move(final, partial)  # killed between its rename and its record
-            return self._execute(stage, inputs, fingerprint, partial)
+            return self._execute(stage, inputs, fingerprint, partial, confirm_lock)
 
     def _context(self, stage: Stage, inputs: dict[str, Artifact], partial: str) -> Context:
         print(f'{stage.name}: started.', flush=True)
@@ -156,11 +144,11 @@ class Pipeline:
             tf.io.gfile.makedirs(folder)
         config = self.config
         if 'examples' in inputs:
-            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri))
+            config = configs.with_data_set(config, records.read_manifest(inputs['examples'].uri).model)
         return Context(config, inputs, outputs, self.argv, {}, self)
 
     def _execute(self, stage: Stage, inputs: dict[str, Artifact], fingerprint: str,
-                 partial: str) -> dict[str, Artifact]:
+                 partial: str, confirm_lock: Callable[[], None]) -> dict[str, Artifact]:
         context = self._context(stage, inputs, partial)
         outputs = context.outputs
         execution = self.metadata.begin(stage.name, fingerprint, self._source(stage),
@@ -168,6 +156,7 @@ class Pipeline:
         try:
             stage.execute(context)
             digests = {key: artifacts.digest(folder) for key, folder in outputs.items()}
+            confirm_lock()
             final = os.path.join(self.root, stage.name, str(execution.id))
             while tf.io.gfile.exists(final):  # metadata was removed but artifacts were not; overwrite nothing
                 final += '+'
@@ -182,30 +171,7 @@ class Pipeline:
         except BaseException:
             self.metadata.fail(execution)
             raise
-        if self.metadata_path != self._metadata_copy:
-            tf.io.gfile.copy(self.metadata_path, self._metadata_copy, overwrite=True)
         return self.metadata.completed(stage.name, fingerprint)[0][2]
-
-
-@contextlib.contextmanager
-def _locked(partial: str, stage: str):
-    """Hold the lock of one piece of work while this process lives; in an object store there is no lock.
-
-    Raises:
-      UserError: another process is doing the same work.
-    """
-    if '://' in partial:
-        yield
-        return
-    os.makedirs(os.path.dirname(partial), exist_ok=True)
-    # Never removed: if the name could vanish, two processes could hold the lock.
-    with open(partial.replace('.partial-', '.lock-'), 'w') as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f'Another process is running {stage} with this configuration in the same pipeline root. '
-                            'Wait for it, stop it, or give another --pipeline_root.') from error
-        yield
 
 
 def _move(source: str, target: str) -> None:

@@ -2,7 +2,10 @@
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # keep imports light until the flags are parsed
+    from pipelines.core.config import Config
 
 STAGES = ('prepare', 'train', 'export', 'evaluate', 'infra_validate', 'push')
 
@@ -32,9 +35,9 @@ class Stage:
     sections: tuple[str, ...]
     roles: tuple[str, ...] = ()
     extra_inputs: Callable[..., dict] = lambda pipeline: {}
-    check: Callable[[Any], None] = lambda config: None
+    check: Callable[['Config'], None] = lambda config: None
     is_up_to_date: Callable[[dict], bool] = lambda outputs: True
-    is_worker: Callable[[Any], bool] = lambda config: False
+    is_worker: Callable[['Config'], bool] = lambda config: False
     seeded: bool = True
     room: str = ''
 
@@ -56,7 +59,7 @@ class Context:
       properties: facts that the stage records in ML Metadata; reports show them.
       pipeline: for the few stages that look up earlier runs.
     """
-    config: Any
+    config: 'Config'
     inputs: dict[str, Any]
     outputs: dict[str, str]
     argv: list[str]
@@ -64,10 +67,10 @@ class Context:
     pipeline: Any
 
 
-def get(name: str, config: Any | None = None) -> Stage:
+def get(name: str, config: 'Config | None' = None) -> Stage:
     """Return the stage of this name (`room.name` in a room), or the one that replaces it for a configuration."""
     return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
 
 
-def name_of(name: str, config: Any) -> str:
+def name_of(name: str, config: 'Config | None') -> str:
     return config.model_spec.stages.get(name, name) if config else name

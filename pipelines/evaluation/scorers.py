@@ -8,7 +8,10 @@ if TYPE_CHECKING:
 
 
 def scorer(config: 'Config') -> Any:
-    """Return a new scorer of the configuration's models, or None if TFMA's metrics compare outputs directly."""
+    """Return a new scorer of the configuration's models, or None if TFMA's metrics compare outputs directly.
+
+    It is cheap: networks are loaded when they are first used.
+    """
     kind = roles.scorer(config.model_spec)
     return kind(config.evaluate.networks, config.model) if kind else None
 

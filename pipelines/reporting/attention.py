@@ -53,7 +53,7 @@ def look(pipeline: Pipeline, sentence: str, target: str = '') -> Looked:
                         'is keras_models.transformer.')
     run = pipeline.outputs('train', make=False)['model_run']
     examples = pipeline.outputs('prepare', make=False)['examples'].uri
-    config = configs.with_data_set(pipeline.config, records.read_manifest(examples))
+    config = configs.with_data_set(pipeline.config, records.read_manifest(examples).model)
     nets = transformer.build(config.model)
     checkpoints.restore(nets, os.path.join(run.uri, 'weights'))
     pieces, tokenizer = subwords.pieces(wmt.subword_model(examples)), config.data_spec.assets(examples)

@@ -8,19 +8,20 @@ from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2, statistics_pb2
 
 from data_prep.core import records, statistics
+from pipelines.core.stage import Context
 from pipelines.reporting import figures
 
 SHOWN = 8  # most frequent values shown
 
 
-def gather(context, manifest: dict) -> dict:
+def gather(context: Context, manifest: records.Manifest) -> dict:
     """Return what the templates show of a data set, by the names they use.
 
     Args:
       context: the evaluate stage's.
       manifest: the data set's.
     """
-    config, examples, counts = context.config, context.inputs['examples'].uri, manifest['counts']
+    config, examples, counts = context.config, context.inputs['examples'].uri, manifest.counts
     lengths = _lengths(examples, manifest)
     columns = {name for numbers in counts.values() for name in numbers if not name.startswith('in_')}
     splits = [split for split in config.data_spec.splits if split in counts]
@@ -50,20 +51,20 @@ def duplicates(split: str, counts: dict[str, int], splits: list[str]) -> list[st
     return [f'Of the {name} records, {found}{what}.']
 
 
-def _lengths(examples: str, manifest: dict) -> dict[str, np.ndarray]:
+def _lengths(examples: str, manifest: records.Manifest) -> dict[str, np.ndarray]:
     """Return the training records' lengths, by each length's name in the data set's index."""
-    if not manifest['lengths'] or not manifest['splits'].get('train'):
+    if not manifest.lengths or not manifest.splits.get('train'):
         return {}
     index = records.open_split(examples, 'train').index
-    return {name: index[name] for name in manifest['lengths']} if len(index) else {}
+    return {name: index[name] for name in manifest.lengths} if len(index) else {}
 
 
-def _statistics(context, manifest: dict) -> dict:
+def _statistics(context: Context, manifest: records.Manifest) -> dict:
     """Return TFDV's findings: table rows in `lengths`, `features`, `drift`; sentences in `warnings`, `samples`."""
     folders = {key: context.inputs[key].uri for key in ('statistics', 'schema', 'anomalies')}
     found, drifts, warnings, usual = {}, {}, [], statistics.reference(manifest)
     of = statistics.called(usual)
-    for split in (name for name in context.config.data_spec.splits if name in manifest['splits']):
+    for split in (name for name in context.config.data_spec.splits if name in manifest.splits):
         stored = _read(folders['statistics'], split, 'FeatureStats.pb', statistics_pb2.DatasetFeatureStatisticsList)
         if stored:
             found[split] = stored.datasets[0]
@@ -72,7 +73,7 @@ def _statistics(context, manifest: dict) -> dict:
             drifts[split] = {far.feature: far for far in statistics.drift(different)}
             warnings += [f'{split}: {words}.'
                          for words in [*statistics.departures(different), *statistics.drift_words(different, of)]]
-    whole = {split: sum(shard['records'] for shard in manifest['splits'][split]) for split in found}
+    whole = {split: manifest.records(split) for split in found}
     with tf.io.gfile.GFile(os.path.join(folders['schema'], 'schema.pbtxt')) as file:
         schema = text_format.Parse(file.read(), schema_pb2.Schema())
     compared = list(dict.fromkeys(name for each in drifts.values() for name in each))
@@ -117,8 +118,8 @@ def _length(feature: statistics_pb2.FeatureNameStatistics) -> dict[str, float]:
             'longest': values[-1]}
 
 
-def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
-             found: dict[str, statistics_pb2.DatasetFeatureStatistics], usual: str, manifest: dict) -> dict:
+def _feature(context: Context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
+             found: dict[str, statistics_pb2.DatasetFeatureStatistics], usual: str, manifest: records.Manifest) -> dict:
     """Return one row: a feature's schema, where it is missing, and its most frequent values in one split."""
     by_split = {split: _by_name(dataset).get(feature.name) for split, dataset in found.items()}
     missing = [f'missing in {_common(stored).num_missing:,} of {split}' if stored else f'missing in {split}'
@@ -139,11 +140,11 @@ def _feature(context, feature: schema_pb2.Feature, schema: schema_pb2.Schema,
             'frequent': _frequent(context, feature.name, histogram, manifest)}
 
 
-def _frequent(context, name: str, histogram, manifest: dict) -> list[tuple[str, float]]:
+def _frequent(context: Context, name: str, histogram, manifest: records.Manifest) -> list[tuple[str, float]]:
     """Return (value, fraction) of the most frequent values; subwords become text, and special ones are left out."""
     total = sum(bucket.sample_count for bucket in histogram)
     shown = [(bucket.label, bucket.sample_count / total) for bucket in histogram[:SHOWN + 4]]
-    if shown and name in manifest['lengths'] and 'vocabulary' in manifest:
+    if shown and name in manifest.lengths and manifest.vocabulary:
         tokenizer = context.config.data_spec.assets(context.inputs['examples'].uri)
         texts = tokenizer.detokenize(tf.constant([[int(label)] for label, _ in shown], tf.int32)).numpy()
         shown = [(text.decode(errors='replace'), fraction) for text, (_, fraction) in zip(texts, shown)]

@@ -25,7 +25,7 @@ from pipelines.core import config as configs
 from pipelines.core.config import Config
 from pipelines.core.flow import flow
 from pipelines.core.stage import Context
-from pipelines.evaluation import metrics, scorers
+from pipelines.evaluation import chance, corpus, scorers
 from pipelines.reporting import answers, data_section, figures, pages, reading, strips
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
@@ -34,7 +34,6 @@ LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (uni
 _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
                   'notes': []}
 _ERRORS = re.compile('error$|l1|lpips|fid')  # metrics where lower is better
-_MANIFEST_OWN = ('format', 'lengths', 'splits', 'counts', 'binary', 'categories')
 
 
 def write(folder: str, context: Context) -> str:
@@ -62,6 +61,8 @@ def gather(context: Context) -> dict[str, Any]:
     rows, tensorboard = answers.read(predictions), os.path.join(run.uri, 'tensorboard')
     found_curves = curves(tensorboard)
     measured, common_protocol = _metrics(config, found)
+    facts = {'model': manifest.model, 'vocabulary': manifest.vocabulary, 'sha256': manifest.sha256,
+             **manifest.properties}
     return {
         'config': config, 'model': vars(config.model), 'found': found, 'manifest': manifest,
         'run': {**_NOTHING, **run.properties},
@@ -70,6 +71,7 @@ def gather(context: Context) -> dict[str, Any]:
         'verdict': 'BLESSED' if found['blessed'] else 'NOT_BLESSED',
         'reasons': list(dict.fromkeys(found['reasons'])),
         'metrics': measured, 'common_protocol': common_protocol, 'slices': _slices(config, found['metrics'], rows),
+        'changes': _changes(config, found), 'draws': chance.DRAWS,
         'answers': answers.choose(rows, config.evaluate.slices, config.seed),
         'figures': _figures(found_curves, run.properties.get('resumed_at', 0)),
         'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task),
@@ -78,8 +80,8 @@ def gather(context: Context) -> dict[str, Any]:
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
         'asked': config.inference.describe(), 'worst': scorers.names(config)[-1],
         **data_section.gather(context, manifest),
-        'data': {key: _plain(value) for key, value in manifest.items() if key not in _MANIFEST_OWN},
-        'languages': [_language(code) for code in manifest.get('languages', [])],
+        'data': {key: _plain(value) for key, value in sorted(facts.items()) if value},
+        'languages': [_language(code) for code in manifest.properties.get('languages', [])],
         'licence': LICENCES.get(getattr(config.data, 'samples', ''), ''),
         'lineage': {key: (artifact, os.path.relpath(artifact.uri, context.pipeline.root))
                     for key, artifact in context.inputs.items()},
@@ -133,14 +135,33 @@ def _metrics(config: Config, found: dict) -> tuple[list[dict], str]:
         checked = bounds.keys() & ({'min', 'max'} if not found.get('baseline') else bounds.keys())
         passed = name not in found['failed'] if checked and 'failed' in found else None
         rows.append({'name': name, 'value': value, 'thresholds': _plain(bounds), 'passed': passed,
-                     'better': 'lower' if _ERRORS.search(name) else 'higher',
-                     'protocol': found.get('protocol', {}).get(name) or metrics.protocol(name, config.data),
+                     'better': _better(name),
+                     'protocol': found.get('protocol', {}).get(name) or corpus.protocol(name, config.data),
                      'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())})
     parts = [(row['protocol'] or '').split('; ') for row in rows]
     common = [part for part in parts[0] if len(rows) > 1 and all(part in other for other in parts[1:])]
     for row, own in zip(rows, parts):
         row['protocol'] = '; '.join(part for part in own if part not in common)
     return sorted(rows, key=lambda row: not row['thresholds']), '; '.join(common)
+
+
+def _changes(config: Config, found: dict) -> list[dict]:
+    """Return each metric's change from the blessed model, and where its interval is drawn, from -100 to 100."""
+    rows = []
+    for name, change in found.get('changes', {}).items():
+        bounds: dict[str, Any] = config.evaluate.thresholds.get(name, {})
+        bound = -bounds['max_drop'] if 'max_drop' in bounds else bounds.get('max_rise')
+        drawn = {part: change[part] for part in ('low', 'value', 'high')} | {'bound': bound}
+        largest = max(abs(x) for x in drawn.values() if x is not None) or 1
+        rows.append({'name': name, **change, 'better': _better(name),
+                     'percent': f'{100 * (1 - change["confidence"]):g}',
+                     'drawn': {part: x if x is None else round(95 * x / largest, 1) for part, x in drawn.items()}})
+    return rows
+
+
+def _better(name: str) -> str:
+    """Return which way a metric is better, higher or lower."""
+    return 'lower' if _ERRORS.search(name) else 'higher'
 
 
 def _slices(config: Config, by_slice: dict[str, dict[str, float]], rows: list[dict]) -> list[dict]:
@@ -184,6 +205,8 @@ def _training(config: Config, run: dict) -> dict[str, str]:
         names = run['averaged_checkpoints']
         facts['weights'] = names[0] if len(names) == 1 else (
             f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
+    if best := run.get('best'):
+        facts['weights'] += f', the best {best["metric"]} in validation: {best["value"]:.4g}'
     return facts | {'seed': str(config.seed)}
 
 

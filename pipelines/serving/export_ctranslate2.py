@@ -36,6 +36,7 @@ def execute(context: stage.Context) -> None:
     config, examples, model_run = context.config, context.inputs['examples'].uri, context.inputs['model_run']
     nets = config.model_spec.build(config.model)
     checkpoints.restore(nets, os.path.join(model_run.uri, 'weights'))
+    assert config.data_spec.subword_model is not None
     subword_model = config.data_spec.subword_model(examples)
     longest = config.inference.max_input_length + config.inference.extra_length
     specification = engine.specification(nets, config.model, subwords.pieces(subword_model), subwords.UNK,

@@ -4,7 +4,7 @@ import os
 import tensorflow as tf
 
 from data_prep import UserError
-from pipelines.core import artifacts
+from pipelines.core import artifacts, metadata
 from pipelines.serving import pusher
 
 
@@ -20,11 +20,11 @@ def check_hashes(saved_model: str) -> None:
         pusher.verify(saved_model)
         return
     folder = os.path.dirname(saved_model.rstrip('/'))
-    recorded, root = None, artifacts.root_of(folder)
+    recorded, root = None, metadata.root_of(folder)
     if root:
         place = os.path.join('/', *folder.split('/')[-3:])  # export/<execution>/model
-        with artifacts.opened(root) as store:
-            recorded = next((digest for _, uri, digest in store.digests('Model') if f'/{uri}'.endswith(place)), None)
+        recorded = next((digest for _, uri, digest in metadata.opened(root).digests('Model')
+                         if f'/{uri}'.endswith(place)), None)
     if not recorded:
         raise UserError(f'{saved_model} is not loaded because nothing records its hashes: it has no '
                         f'{pusher.RECORD} and no pipeline recorded it. Give a pushed version, or an exported model '

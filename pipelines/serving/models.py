@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import artifacts
-from pipelines.serving import pusher, saved_model, signatures
+from pipelines.serving import labels, pusher, saved_model, signatures
 from pipelines.serving.batching import Batcher, Limits
 from pipelines.serving.failure import Failure, invalid, of_model
 from pipelines.serving.kit import model_name
@@ -64,10 +64,15 @@ class Version:
 
 @dataclasses.dataclass(eq=False)
 class Model:
-    """A served destination of pushes: versions by number, labels of versions, and the version that answers."""
+    """A served destination of pushes: versions by number, labels of versions, and the version that answers.
+
+    Attributes:
+      complaint: why the labels of its configuration file could not be read.
+    """
     name: str
     destination: str
     labels: dict[str, int] = dataclasses.field(default_factory=dict)
+    complaint: str = ''
     versions: dict[int, Version] = dataclasses.field(default_factory=dict)
 
     def find(self, number: int | None = None, label: str | None = None) -> Version:
@@ -97,7 +102,7 @@ class Models:
       find: returns the destinations by name; called at every check, so that models pushed later appear.
       workers: threads that compute batches.
       keep: newest versions of each model that stay loaded.
-      labels: by model, versions by label.
+      labels: by model, versions by label; they come before those of the models' configuration files.
       limits: of every batcher, except workers and sizes, which depend on the model.
     """
 
@@ -163,11 +168,23 @@ class Models:
         for name, destination in (await loop.run_in_executor(self._loader, self._find)).items():
             model = self.models.get(name)
             if model is None:
-                model = self.models[name] = Model(name, destination, self._labels.get(name, {}))
+                model = self.models[name] = Model(name, destination)
+            await loop.run_in_executor(self._loader, self._read_labels, model)
             while wanted := await loop.run_in_executor(self._loader, self._wanted, model):
                 for version in wanted:
                     await self._load(model, version)
             self._unload(model)
+
+    def _read_labels(self, model: Model) -> None:
+        """Take the labels of a model's configuration file; keep the former ones if it cannot be read."""
+        complaint = ''
+        try:
+            model.labels = {**labels.read(model.destination), **self._labels.get(model.name, {})}
+        except UserError as error:
+            complaint = str(error)
+        if complaint and complaint != model.complaint:
+            print(f'serve: {complaint}', flush=True)
+        model.complaint = complaint
 
     def _wanted(self, model: Model) -> list[Version]:
         """Return the versions to load now, newest first; older ones too while newer ones cannot be loaded."""

@@ -17,6 +17,7 @@ import tensorflow as tf
 from data_prep.core import input_pipeline, records
 from pipelines.core import artifacts, roles
 from pipelines.core import config as configs
+from pipelines.core.config import Config
 from pipelines.starting.findings import resolved
 from pipelines.training import devices, precision
 from pipelines.training.trainer import Trainer
@@ -104,7 +105,7 @@ class Small:
         config = self._config(values)
         with contextlib.redirect_stdout(None):  # standard output is for the configuration
             examples, prepare = self._examples(config)
-        config = configs.with_data_set(config, records.read_manifest(examples))
+        config = configs.with_data_set(config, records.read_manifest(examples).model)
         return _steps(config, examples)._replace(prepare=prepare)
 
     def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:
@@ -114,14 +115,14 @@ class Small:
         index = records.open_split(examples, 'train').index
         return np.maximum(index['inputs'], index['targets'])
 
-    def _config(self, values: dict[str, dict[str, Any]]):
+    def _config(self, values: dict[str, dict[str, Any]]) -> Config:
         fresh = {key: value for key, value in values['data'].items() if key not in (
             'train', 'validation', 'test', 'folder', 'validation_fraction', 'test_fraction')}
         values = {**values, 'data': {**fresh, **self._named}, 'train': {'steps': 1000, **values.get('train', {})}}
         values = {name: keys for name, keys in values.items() if name != 'evaluate'}
         return resolved(values)
 
-    def _examples(self, config) -> tuple[str, Seconds]:
+    def _examples(self, config: Config) -> tuple[str, Seconds]:
         """Return the folder of the small data set, and the time it took to prepare."""
         key = artifacts.sha256(config.values['data'])
         if key not in self._prepared:
@@ -133,7 +134,7 @@ class Small:
         return self._prepared[key]
 
 
-def _steps(config, examples: str) -> Measured:
+def _steps(config: Config, examples: str) -> Measured:
     """Time the trainer's steps after tracing every shape of a batch."""
     _forget_peak()
     chosen, watch = devices.choose(config), Stopwatch()
@@ -192,14 +193,14 @@ def _usual(times: list[Seconds]) -> Seconds:
     return Seconds(*(float(np.mean(sorted(each)[:kept])) for each in zip(*times)))
 
 
-def _batches(config, examples: str, split: str):
+def _batches(config: Config, examples: str, split: str) -> input_pipeline.Batches:
     settings = config.input
     rows = input_pipeline.rows_per_bucket(settings.buckets, settings.tokens, settings.rows, settings.rows_multiple_of)
     return input_pipeline.Batches(records.open_split(examples, split), settings.buckets, rows, 1,
                                   settings.rows_multiple_of)
 
 
-def _shares(config, examples: str) -> dict[int, float]:
+def _shares(config: Config, examples: str) -> dict[int, float]:
     """Return the share of an epoch's batches that have each length."""
     batches = _batches(config, examples, 'train')
     counts = collections.Counter(batches.buckets[batches[step][0]] for step in range(batches.steps_per_epoch))

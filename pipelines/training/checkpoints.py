@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Container, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +24,6 @@ from keras_models.core.layers import by_name
 from keras_models.protocol import ModelSpec
 from keras_models.weights import checkpoint_file
 from pipelines.core import artifacts
-from pipelines.core.config import Config
 
 HASHES = '.sha256'
 _SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
@@ -148,7 +148,7 @@ def restore(nets: dict[str, keras.Model], path: str) -> None:
 
 
 def start(nets: dict[str, keras.Model], paths: Sequence[str], learning: Container[str], model: ModelSpec,
-          config) -> list[str]:
+          config: Any) -> list[str]:
     """Initialise the nets, each from the first of `paths` that holds it.
 
     Args:
@@ -184,7 +184,7 @@ def _foreign(path: str, model: ModelSpec):
     return model.weight_readers.get(os.path.splitext(path)[1])
 
 
-def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Config) -> None:
+def _start(nets: dict[str, keras.Model], path: str, model: ModelSpec, config: Any) -> None:
     try:
         if reader_of := _foreign(path, model):
             for net, weights in reader_of(path, config).items():
@@ -237,6 +237,12 @@ def check(nets: dict[str, keras.Model], path: str) -> dict[tuple[str, str], str]
 
 def _keys(reader, path: str) -> dict[tuple[str, str], str]:
     """Return (net, variable) -> key; checkpoints and SavedModels store the variables' names beside their keys."""
+    return {(key.split('/')[1], name.replace('/', ':')): key for key, name in _names(reader, path).items()
+            if key.startswith('nets/')}
+
+
+def _names(reader, path: str) -> dict[str, str]:
+    """Return the key of every stored variable -> the name it had, such as `m/conv1/kernel` of an optimizer."""
     if not reader.has_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'):
         return {}
     try:
@@ -244,13 +250,8 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
             _tensor(reader, path, '_CHECKPOINTABLE_OBJECT_GRAPH'))
     except message.DecodeError as error:
         raise UserError(_damaged(path, error)) from error
-    found = {}
-    for node in graph.nodes:
-        for attribute in node.attributes:
-            part, _, rest = attribute.checkpoint_key.partition('/')
-            if part == 'nets' and reader.has_tensor(attribute.checkpoint_key):
-                found[rest.split('/')[0], attribute.full_name.replace('/', ':')] = attribute.checkpoint_key
-    return found
+    return {attribute.checkpoint_key: attribute.full_name for node in graph.nodes for attribute in node.attributes
+            if reader.has_tensor(attribute.checkpoint_key)}
 
 
 def sources(init_from: str | Sequence[str], model: ModelSpec) -> list[str]:
@@ -321,12 +322,26 @@ def resume(checkpoint: tf.train.Checkpoint, nets: dict[str, keras.Model], path: 
     """
     check(nets, path)
     try:
+        _check_optimizers(checkpoint, path)
         checkpoint.read(path).assert_existing_objects_matched()
-    except (AssertionError, ValueError) as error:  # a variable is missing or has another shape
+    except (AssertionError, ValueError) as error:  # a variable is missing or has another name or shape
         raise UserError(f'{path} is of another optimizer ({str(error).splitlines()[0]}). Give the configuration it was '
                         'trained with, or another --pipeline_root.') from error
     except (tf.errors.OpError, IndexError) as error:
         raise UserError(_damaged(path, error)) from error
+
+
+def _check_optimizers(checkpoint: tf.train.Checkpoint, path: str) -> None:
+    """Compare the names of the optimizers' slots: TensorFlow would restore Adagrad's sums from SGD's velocities."""
+    names = _names(_reader(path), path)
+    for net, optimizer in getattr(checkpoint, 'optimizers', {}).items():
+        slots = {variable.name.split(':')[0] for variable in optimizer.variables
+                 if variable is not optimizer.iterations}
+        stored = {name for key, name in names.items() if key.startswith(f'optimizers/{net}/_variables/')}
+        if missing := slots - stored:
+            raise ValueError(f'it has no {min(missing)} for {net}')
+        if unknown := stored - slots:
+            raise ValueError(f'its {min(unknown)} for {net} belongs to no optimizer here')
 
 
 def _reader(path: str):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from data_prep import UserError
+from pipelines.core.config import Config
 
 GROWN = 1.5  # growth factor from which a layer is reported
 _CALMER = 3  # divisor of the learning rate in the suggested remedy
@@ -23,7 +24,8 @@ def sizes(nets: dict) -> dict[str, float]:
     return found
 
 
-def check(totals: Iterable[dict], last: int, nets: dict, began: dict[str, float], config) -> None:
+def check(totals: Iterable[dict], last: int, nets: dict, began: dict[str, float],
+          config: Config) -> None:
     """Raise `UserError` if a loss of these steps is not finite.
 
     The trainer applies no gradient of such a loss, so the weights are still those that produced it.
@@ -54,7 +56,7 @@ def _where(now: dict[str, float], began: dict[str, float]) -> str:
     return f'It grew in {layer}, whose weights are {growth[layer]:.3g} times as large as at the start.'
 
 
-def remedy(config, part: str) -> str:
+def remedy(config: Config, part: str) -> str:
     """Suggest a key to change and its new value: the first that the configuration has not changed yet."""
     if getattr(config.input, 'standardise', True) is False:
         return 'The net\'s inputs reach 255. Standardise them, with --set input.standardise=true.'

@@ -1,4 +1,4 @@
-"""How a population of learning machines is schooled: the trainer's loop, with lessons for steps."""
+"""Education of a population of learning machines: the trainer's loop with lessons as steps."""
 import functools
 import math
 import time
@@ -7,38 +7,42 @@ from collections.abc import Callable
 import orbit
 import tensorflow as tf
 
+from data_prep import UserError
 from data_prep.core import records
+from keras_models import reason
 from keras_models.core import layers
 from keras_models.turing import lessons
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import jit, loop
+from pipelines.training import best, jit, loop
 from pipelines.training.facts import RunFacts
 
-GAMES = 100  # played by every machine against each opponent at an examination: of 10, luck would choose the best
+GAMES = 100  # per machine and opponent in an examination; with 10, luck would choose the best machine
 
 
 class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
-    """A step is a lesson of every machine, a validation an examination.
+    """Trainer whose steps are lessons of all machines, and whose validations are examinations.
 
-    All draws are functions of (seed, lesson) and of the machines' tapes: state and lesson are all there is to restore.
+    All draws are functions of (seed, lesson) and of the machines' tapes, so state and lesson are all that a checkpoint
+    needs.
 
     Args:
-      examples: the data set, whose validation split are the examination papers.
+      examples: data set whose validation split has the examination papers.
     """
 
     def __init__(self, config: Config, examples: str):
         self.config, self.strategy, self.model = config, tf.distribute.get_strategy(), config.model_spec
         self.nets = self.model.build(config.model)
         self.machines, self.register = self.nets['machines'], self.nets['register']
-        self.machines.supply_tapes(config.seed)
+        self.machines.tape.supply(config.seed)
         self.machines.jit = jit.decided(config, accelerated=False)
         self.global_step = orbit.utils.create_global_step()
         self.validated = tf.Variable(0, dtype=tf.int64, trainable=False, name='validated')
+        self.best = best.Best(config.train)  # `educate` refuses a metric to monitor
         self.before_step: Callable[[], None] = lambda: None
         self.checkpoint = tf.train.Checkpoint(nets=layers.by_name(self.nets), step=self.global_step,
                                               validated=self.validated)
-        self._lesson = functools.cache(self._lesson_of)  # one compiled lesson for all of a kind
+        self._lesson = functools.cache(self._lesson_of)  # one traced function per term
         self._papers, self._examine = _papers(config, examples), tf.function(self._examined, autograph=False)
 
     def _lesson_of(self, term: lessons.Term):
@@ -49,9 +53,9 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         for _ in range(int(num_steps)):
             self.before_step()
             number = int(self.global_step.numpy())
-            term, first = config.model.term(number)
-            if first and number and config.model.combined:
-                tf.function(self.machines.combine, autograph=False)()
+            term, before = config.model.term(number)
+            if 0 < before <= config.model.combined:
+                tf.function(lambda before=before: self.machines.combine(before - 1), autograph=False)()
             outcomes.append(self._lesson(term)(tf.constant(number), tf.constant([config.seed, number])))
             self.global_step.assign_add(1)
         all_ = tf.stack(outcomes)
@@ -61,7 +65,7 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
                 'games_per_second': all_.shape[0] * all_.shape[1] / (time.monotonic() - started)}
 
     def evaluate(self, num_steps) -> dict:
-        """The machines' marks; their mean is a machine's degree of education, which the register keeps."""
+        """Examine the machines; the mean of a machine's marks is its degree of education, kept by the register."""
         del num_steps
         marks = self._examine()
         degree = tf.reduce_mean(tf.stack([*marks.values()]), 0)
@@ -80,13 +84,13 @@ class Education(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         return marks
 
     def validation_action(self, output: dict) -> None:
-        """An orbit.Action, called with the results of every examination."""
+        """Record the lesson of an examination, as an orbit.Action."""
         del output
         self.validated.assign(self.global_step)
 
 
 def _papers(config: Config, examples: str):
-    """Positions and the moves of perfect play, of `input.rows` records spread over the validation split."""
+    """Return positions and the moves of perfect play of `input.rows` records across the validation split."""
     split = records.open_split(examples, 'validation')
     ids = range(0, len(split), max(1, math.ceil(len(split) / config.input.rows)))
     decode = config.data_spec.decoder(examples, config.input, False)
@@ -96,15 +100,15 @@ def _papers(config: Config, examples: str):
 
 
 def educate(config: Config, examples: str, run: str) -> RunFacts:
-    """Gives `train.steps` lessons, resuming at the newest checkpoint in `run`.
-
-    Args and returns: as `trainer.train`.
-    """
+    """Give `train.steps` lessons, resuming at the newest checkpoint in `run`, as `trainer.train` does."""
     education = Education(config, examples)
     started = loop.start(education, run)
     seconds = time.monotonic()
     with Progress(education.global_step, config.train.steps, education.model.unit, 'educate', 'won') as progress:
-        loop.run(education, progress, run)
+        try:
+            loop.run(education, progress, run)
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(f'{reason(error)}.') from error  # a full memory
     facts = RunFacts(
         steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1),
         jit=education.machines.jit, replicas=1,

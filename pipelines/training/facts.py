@@ -21,7 +21,8 @@ class RunFacts:
       parameters: net -> number of parameters.
       last: metric -> value of the last validation.
       averaged: metric -> its value with the averaged weights; empty if nothing was trained.
-      averaged_checkpoints: the checkpoints averaged for the weights.
+      averaged_checkpoints: the checkpoints averaged for the weights; the best alone, if there is one.
+      best: metric, value and step of the best validation, if one was monitored.
       traces: traces of the step, one per bucket.
       vocabulary: SHA-256 of the data's subwords, if it has any.
       agnostic: rules of the data's clothing-agnostic people, if it has any.
@@ -38,6 +39,7 @@ class RunFacts:
     last: dict[str, float]
     averaged: dict[str, float] = dataclasses.field(default_factory=dict)
     averaged_checkpoints: list[str] = dataclasses.field(default_factory=list)
+    best: dict[str, Any] = dataclasses.field(default_factory=dict)
     traces: int = 0
     vocabulary: str | None = None
     agnostic: str | None = None

@@ -1,7 +1,7 @@
 """Training loop on Orbit: intervals, checkpoints, resuming, and stopping at SIGTERM.
 
 A learner is an Orbit trainer and evaluator with `config`, `strategy`, `nets`, `checkpoint`, `global_step`, `validated`,
-`validation_action`, and `before_step`, which is called before every step.
+`best`, `validation_action`, and `before_step`, which is called before every step.
 """
 import contextlib
 import dataclasses
@@ -22,7 +22,8 @@ from pipelines.training import checkpoints
 from pipelines.training import strategy as strategies
 from pipelines.training.facts import RunFacts
 
-SCHEDULED, INTERRUPTED = 'checkpoints', 'interrupted'  # folders; the last checkpoints of the first are averaged
+# Folders; the last checkpoints of the first are averaged, unless the best one is exported.
+SCHEDULED, INTERRUPTED, BEST = 'checkpoints', 'interrupted', 'best'
 PREEMPTED = 42  # exit code of a run that saved on SIGTERM, as in Orbit
 
 
@@ -59,21 +60,28 @@ def newest_intact(learner, run: str, kinds: list[str], count: int) -> list[str]:
 def run(learner, progress: Progress, run: str) -> None:
     """Run Orbit's loop to the last step, with loops, checkpoints and validation at multiples of their intervals.
 
-    Workers other than the chief write nothing, since weights and step equal the chief's.
+    It also ends after `train.patience` validations without a better one. Workers other than the chief write nothing,
+    since weights and step equal the chief's.
     """
     settings, step, chief = learner.config.train, learner.global_step, not strategies.is_worker(learner.config.train)
     keep = max(settings.keep_checkpoints, settings.average_checkpoints)
-    checkpoint, count = learner.checkpoint, {SCHEDULED: keep, INTERRUPTED: 1}
+    checkpoint, count = learner.checkpoint, {SCHEDULED: keep, INTERRUPTED: 1, BEST: 1}
 
     def save(kind) -> str | None:
         return checkpoints.write(checkpoint, os.path.join(run, kind), int(step.numpy()), count[kind]) if chief else None
+
+    def keep_best(output: dict) -> None:
+        found = {name.removeprefix('validation/'): float(value) for name, value in output.items()}
+        if learner.best.update(found, int(step.numpy())):
+            save(BEST)
+
     controller = orbit.Controller(
         global_step=step, trainer=learner, evaluator=learner, strategy=learner.strategy,
         summary_dir=os.path.join(run, 'tensorboard') if chief else None,
         steps_per_loop=lambda step: min(every - int(step) % every for every in (
             settings.log_every, settings.checkpoint_every, settings.validate_every)),
         train_actions=[progress.train_action],
-        eval_actions=[progress.eval_action, learner.validation_action])
+        eval_actions=[progress.eval_action, learner.validation_action, keep_best])
     if not settings.steps and not checkpoints.present(os.path.join(run, SCHEDULED)):
         save(SCHEDULED)  # initial weights, unchanged
     # Orbit would print what `Progress` already shows.
@@ -85,7 +93,9 @@ def run(learner, progress: Progress, run: str) -> None:
             done = int(step.numpy())
             if int(learner.validated.numpy()) < done and (not done % settings.validate_every or done == settings.steps):
                 controller.evaluate()
-            if done >= settings.steps:
+            if learner.best.stopped and done % settings.checkpoint_every:
+                save(SCHEDULED)
+            if done >= settings.steps or learner.best.stopped:
                 return
             controller.train(min(settings.steps, *(done - done % every + every for every in (
                 settings.checkpoint_every, settings.validate_every))))

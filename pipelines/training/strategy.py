@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from data_prep import UserError
-from pipelines.core.config import TrainConfig
+from pipelines.core.sections import TrainConfig
 
 
 def make(config: TrainConfig) -> tf.distribute.Strategy:

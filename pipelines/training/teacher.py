@@ -1,11 +1,12 @@
-"""A terminal in which a person is the schoolmaster of one machine.
+"""Terminal for the schoolmaster of one machine.
 
-"The machine is provided with a typewriter keyboard on which any remarks to it are typed" (Turing), and with two keys.
+"The machine is provided with a typewriter keyboard on which any remarks to it are typed, and it also types out any
+remarks that it wishes to make" (Turing). The schoolmaster also has two keys. He is "forbidden any detailed knowledge of
+the inner workings", which `mechanic.py` shows to another person.
 """
 import contextlib
 import os
-import readline  # noqa: F401, lets `input` edit its line and go back to earlier ones
-import zlib
+import readline  # noqa: F401, lets `input` edit its line and recall earlier ones
 from collections.abc import Iterator
 from typing import IO
 
@@ -13,38 +14,80 @@ import numpy as np
 import tensorflow as tf
 
 from data_prep import UserError
+from keras_models.core import layers
 from keras_models.learning_machine import PAIN, PLEASURE, Machines
 from pipelines.training import checkpoints
 
-HELP = """  a move, as the board names it      you play it
-  +   pleasure      -   pain         press a key: it is about all that was done since the last
+HELP = """  a move, as the board names it      play it
+  +   pleasure      -   pain         press a key, for everything done since the last one
   any other words                    a remark, which the machine hears
-  new     another game, in which the other side begins
-  why     the memories that voted for the machine's last move
-  back    puts the machine back to where it was before this game
-  save PATH     keeps the machine as it is now      help     this      quit     leave
-"""
-_FELT = {PLEASURE: 'That felt good to it.', PAIN: 'That hurt it.'}
-_ROWS = np.zeros(1, np.int32)  # no tensor: importing this must not start TensorFlow
+  words that end with ?              a question, which it answers if its game has words, such as: mover?
+  new     start another game, in which the other side begins
+  help    show this      quit     leave; the machine is kept as it is now"""
+POSITIONS = 20  # number of latest positions of a machine to keep
+_ROWS = np.zeros(1, np.int32)  # not a tensor, because importing this must not start TensorFlow
+
+
+class Positions:
+    """Numbered positions of one machine on disk, one before each game in the schoolroom.
+
+    Args:
+      machine: a population of one.
+      folder: folder of the positions.
+    """
+
+    def __init__(self, machine: Machines, folder: str):
+        self.folder = folder
+        self._checkpoint = tf.train.Checkpoint(nets=layers.by_name({'machines': machine}))
+
+    def numbers(self) -> list[int]:
+        return [checkpoints.step_of(path) for path in checkpoints.present(self.folder)]
+
+    def keep(self) -> int:
+        """Keep the machine as it is, as the latest position; return its number."""
+        number = max(self.numbers(), default=0) + 1
+        checkpoints.write(self._checkpoint, self.folder, number, POSITIONS)
+        return number
+
+    def put_back(self, number: int) -> None:
+        """Put the machine back to a position.
+
+        Raises:
+          UserError: there is no such position, or its machine has another construction.
+        """
+        if number not in self.numbers():
+            raise UserError(f'{self.folder} has no position {number}; there are {self.numbers() or "none"}.')
+        self.read(os.path.join(self.folder, f'ckpt-{number}'))
+
+    def read(self, path: str) -> None:
+        """Put the machine into the state of a file.
+
+        Raises:
+          UserError: the file does not have a machine of this construction.
+        """
+        try:
+            self._checkpoint.read(path).assert_consumed()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            raise UserError(f'{path} has no machine of this configuration; give another, or remove it.') from error
 
 
 class Schoolroom:
-    """A person, a machine and a board.
+    """A schoolmaster, a machine and a board.
 
     Args:
       machine: a population of one; it learns.
-      out: where the board is shown and everything is said.
-      known: what the machine knows, in words.
+      out: stream for the board and all messages.
+      known: what the machine knows, as a phrase.
+      positions: the machine's positions; one is kept before each game.
     """
 
-    def __init__(self, machine: Machines, out: IO[str], known: str):
-        self.machine, self.game, self._out = machine, machine.game, out
-        self._earlier = machine.alone(0)
+    def __init__(self, machine: Machines, out: IO[str], known: str, positions: Positions):
+        self.machine, self.game, self._out, self._positions = machine, machine.game, out, positions
         self._move = tf.function(lambda board: machine.move(_ROWS, board, tf.constant([True])), autograph=False)
         self._hear = tf.function(lambda word, board: machine.hear(_ROWS, word, board, tf.constant([True])),
                                  autograph=False)
+        self._state = tf.function(lambda board: machine.say(_ROWS, board, tf.constant([True])), autograph=False)
         self._games = 0
-        self._last: tuple | None = None  # what was before the machine at its last move, and the move
         self.say(f'This machine {known}. Type help for what you can do.')
         self.new()
 
@@ -52,13 +95,13 @@ class Schoolroom:
         print(text, file=self._out, flush=True)
 
     def new(self) -> None:
-        self._earlier.put_back(_ROWS, self.machine)
+        self._positions.keep()
         self._games += 1
         self.board = self.game.start(tf.constant([self._games, 0]), 1)
         self._next(machine=self._games % 2 == 0)
 
     def _next(self, machine: bool) -> None:
-        """Shows the board and lets the machine move if it is its turn."""
+        """Show the board, and let the machine move if it is its turn."""
         over, outcome = (int(part[0]) for part in self.game.result(self.board))
         self.say(self.game.show(self.board[0].numpy()))
         if over:
@@ -67,8 +110,7 @@ class Schoolroom:
                      + ' Press + or -, say something, or start a new game.')
             return
         if machine:
-            before, move = self.board, self._move(self.board)
-            self._last = before, int(move[0])
+            move = self._move(self.board)
             self.say(f'The machine plays {self.game.name(int(move[0]))}.')
             self.board = self.game.play(self.board, move)
             self._next(machine=False)
@@ -87,42 +129,22 @@ class Schoolroom:
             self._next(machine=True)
 
     def remark(self, text: str) -> None:
-        """Every word is heard; one that has always come with pain comes to work like pain."""
-        for word in text.lower().split():
-            number = word_number(word)
-            known = int(self.machine.recognise(_ROWS, self.machine.WORD, tf.constant([number]))[0])
-            self._hear(tf.constant([number]), self.board)
-            self.say(f'It hears "{word}".{" " + _FELT[known] if known else ""}')
-
-    def why(self) -> None:
-        if self._last is None:
-            self.say('It has not moved yet.')
-            return
-        board, move = self._last
-        thought = self.machine.think(_ROWS, board)
-        for index, good, bad in zip(self.machine.indexes[self.machine.FIRST:], thought.good[0, move].numpy(),
-                                    thought.bad[0, move].numpy()):
-            self.say(f'  {index}: {good} memories for {self.game.name(move)}, {bad} against')
-
-    def back(self) -> None:
-        self.machine.put_back(_ROWS, self._earlier)
-        self._games -= 1
-        self._last = None
-        self.say('It is as it was before this game.')
-        self.new()
+        """Let the machine hear every word, and answer if the remark is a question."""
+        for word in text.lower().removesuffix('?').split():
+            self._hear(tf.constant([self.machine.word_number(word)]), self.board)
+            self.say(f'It hears "{word}".')
+        if text.endswith('?') and self.machine.language:
+            words = self._state(self.board)[0].numpy().tolist()
+            self.say(f'The machine says "{" ".join(map(self.machine.written, words))}".')
 
     def line(self, text: str) -> bool:
-        """Does what a typed line says. Returns whether to go on."""
-        command, _, rest = text.partition(' ')
-        simple = {'+': lambda: self.press(PLEASURE), '-': lambda: self.press(PAIN), 'new': self.new, 'why': self.why,
-                  'back': self.back, 'help': lambda: self.say(HELP)}
+        """Do what a typed line says; return whether to go on."""
+        simple = {'+': lambda: self.press(PLEASURE), '-': lambda: self.press(PAIN), 'new': self.new,
+                  'help': lambda: self.say(HELP)}
         if text == 'quit':
             return False
         if text in simple:
             simple[text]()
-        elif command == 'save' and rest:
-            checkpoints.save({'machines': self.machine}, rest)
-            self.say(f'{rest}.index keeps it.')
         elif text:
             try:
                 move = self.game.move(text)
@@ -133,30 +155,44 @@ class Schoolroom:
         return True
 
 
-def word_number(word: str) -> int:
-    """A word's key in the index of words, of 30 bits, so that two words share one by a rare chance."""
-    return zlib.crc32(word.encode()) & 0x3FFFFFFF
 
+def open_machine(pipeline) -> tuple[Machines, str, Positions]:
+    """Open the machine of a configuration's schoolroom.
 
-def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
-    """Lets a person teach the best machine of a configuration, as it left school, or one that knows nothing."""
+    It is the machine as it was left there; else the best one that left school; else a new one.
+
+    Returns:
+      The machine as a population of one, what it knows as a phrase, and its positions.
+    """
     nets = pipeline.config.model_spec.build(pipeline.config.model)
-    nets['machines'].supply_tapes(pipeline.config.seed)
+    nets['machines'].tape.supply(pipeline.config.seed)
     try:
-        run = pipeline.outputs('train')['model_run'].uri
+        run = pipeline.outputs('train', make=False)['model_run'].uri
     except UserError:
         known = 'was never taught anything'
     else:
         checkpoints.restore(nets, os.path.join(run, 'weights'))
         known = 'left school'
-    room = Schoolroom(nets['machines'].alone(int(tf.argmax(nets['register'].degree))), out, known)
-    for line in _typed(lines):
+    machine = nets['machines'].alone(int(tf.argmax(nets['register'].degree)))
+    positions = Positions(machine, os.path.join(pipeline.root, 'schoolroom'))
+    if numbers := positions.numbers():
+        positions.put_back(numbers[-1])
+        known = 'was here before'
+    return machine, known, positions
+
+
+def teach(pipeline, lines: IO[str], out: IO[str]) -> None:
+    """Let a person teach the machine of a configuration's schoolroom, and keep it there."""
+    machine, known, positions = open_machine(pipeline)
+    room = Schoolroom(machine, out, known, positions)
+    for line in typed(lines):
         if not room.line(line.strip()):
-            return
+            break
+    positions.keep()
 
 
-def _typed(lines: IO[str]) -> Iterator[str]:
-    """Lines, at a terminal after a prompt and until Ctrl-D."""
+def typed(lines: IO[str]) -> Iterator[str]:
+    """Yield lines, at a terminal after a prompt and until Ctrl-D."""
     if not lines.isatty():
         yield from lines
         return

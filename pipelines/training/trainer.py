@@ -17,7 +17,7 @@ from keras_models.core import layers, rematerialisation
 from pipelines.core import compatibility
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import checkpoints, curriculum, devices, divergence, hybrid_parallel, loop, precision
+from pipelines.training import best, checkpoints, curriculum, devices, divergence, hybrid_parallel, loop, precision
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
@@ -58,6 +58,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             self.global_step = orbit.utils.create_global_step()
             self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
                                          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+            self.best = best.Best(config.train)
         # Schedules that depend on validation results keep their state in variables.
         self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
                           if hasattr(optimizer, 'schedule')}
@@ -67,7 +68,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                          if devices.jit and not self.hybrid else self._forward_backward)
         self._examples = examples
         manifest = records.read_manifest(examples)
-        self.vocabulary, self.agnostic = manifest.get('vocabulary', {}).get('sha256'), manifest.get('agnostic')
+        self.vocabulary = manifest.vocabulary.get('sha256')
+        self.agnostic = manifest.properties.get('agnostic')
         options = orbit.StandardTrainerOptions(use_tf_function=False, use_tf_while_loop=False)
         orbit.StandardTrainer.__init__(self, None, options)
         orbit.StandardEvaluator.__init__(self, self._dataset('validation'), orbit.StandardEvaluatorOptions(
@@ -83,7 +85,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def checkpoint(self) -> tf.train.Checkpoint:
         return tf.train.Checkpoint(nets=layers.by_name(self.nets), optimizers=self.optimizers,
                                    schedules={name: schedule.state for name, schedule in self.schedules.items()},
-                                   step=self.global_step, validated=self.validated)
+                                   step=self.global_step, validated=self.validated, best=self.best.state)
 
     def _dataset(self, split: str):
         """Return training batches from the current step on, or the validation set once, in order."""
@@ -264,8 +266,8 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
     Args:
       config: the resolved configuration.
       examples: the data set's folder.
-      run: the ModelRun folder: checkpoints/, interrupted/ (saved at SIGTERM), tensorboard/, weights (the mean of the
-        last checkpoints).
+      run: the ModelRun folder: checkpoints/, interrupted/ (saved at SIGTERM), best/ (if `train.monitor` is set),
+        tensorboard/, weights (those of the best checkpoint, or the mean of the last ones).
 
     Returns:
       Facts of the run, for lineage and reports.
@@ -283,18 +285,21 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
           loop.errors_in_words(chosen.strategy),
           precision.rewriting(config.train.precision, chosen.use_mixed_policy)):
         loop.run(trainer, progress, run)
-        last = loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints)
+        last = ((config.train.monitor and loop.newest_intact(trainer, run, [loop.BEST], 1))
+                or loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints))
         checkpoints.assign_mean(trainer.nets, last)
         # Weights that are not trained are scored only by `evaluate`.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     facts = RunFacts(
-        steps=config.train.steps, resumed_at=started, seconds=round(time.monotonic() - seconds, 1), jit=chosen.jit,
-        replicas=chosen.replicas, traces=trainer.traces, vocabulary=trainer.vocabulary, agnostic=trainer.agnostic,
+        steps=int(trainer.global_step.numpy()), resumed_at=started, seconds=round(time.monotonic() - seconds, 1),
+        jit=chosen.jit, replicas=chosen.replicas, traces=trainer.traces,
+        vocabulary=trainer.vocabulary, agnostic=trainer.agnostic,
         foreign=checkpoints.foreign(config.train.init_from, trainer.model),
         parameters={name: layers.count_params(net) for name, net in trainer.nets.items()},
         last={name: float(value) for name, value in progress.validation.items()},
         averaged={name: float(value) for name, value in averaged.items()},
-        averaged_checkpoints=[os.path.basename(path) for path in last], notes=trainer.model.notes(config.model))
+        averaged_checkpoints=[os.path.basename(path) for path in last], best=trainer.best.facts(),
+        notes=trainer.model.notes(config.model))
     loop.finish(trainer, run, facts)
     return facts
 

@@ -3,7 +3,7 @@
 A new process imports for 4 to 12 s before it does anything, and the suite runs some 150 of them. `command` and `start`
 therefore fork from a server that has imported every library and started none: TensorFlow's context, its threads and its
 devices come into being in the child, as in a process typed by a user (a whole `pipelines.run` takes 19.5 s in place of
-26.7). What depends on the imports themselves asks for a `new_process`; tests/test_start.py does, for every command.
+26.7). What depends on the imports themselves asks for a `new_process`; test_start.py does, for every command.
 """
 import io
 import multiprocessing
@@ -177,7 +177,7 @@ def _take(passed) -> int:
 def fork_fresh_processes() -> None:
     """Has infra validation fork the fresh process that loads a model: a new one imports for 5 CPU seconds before that.
 
-    tests/test_start.py and tests/test_infra_validate.py start new ones.
+    test_start.py and test_infra_validate.py start new ones.
     """
     from pipelines import infra_validate
     infra_validate.subprocess = types.SimpleNamespace(run=_run_forked, TimeoutExpired=subprocess.TimeoutExpired)

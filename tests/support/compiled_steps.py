@@ -29,10 +29,9 @@ def training_step(name: str, make) -> list[float]:
 
 def looking_up() -> list[float]:
     """The same of what four learning machines remember of a board."""
-    machines = learning_machine.Machines(learning_machine.Config(machines=4, memory=60, cards=50, looked_up=8, tape=40))
-    board = tf.zeros([4, machines.game.size], tf.int32)
-    arguments = tf.range(4), tf.range(machines.FIRST, len(machines.indexes)), machines.game.keys(board)
-    plain, compiled = (tf.nest.flatten(tf.function(machines._look_up, autograph=False, jit_compile=jit)(*arguments))
+    machines = learning_machine.Machines(learning_machine.Config(machines=4, memory=60, cards=400, tape=40))
+    arguments = tf.range(4), tf.zeros([4, machines.game.size], tf.int32)
+    plain, compiled = (tf.nest.flatten(tf.function(machines._think, autograph=False, jit_compile=jit)(*arguments))
                        for jit in (False, True))
     return [apart(plain, compiled)]
 

@@ -64,7 +64,7 @@ def look(file: str, root: str) -> tuple[str, int]:
         said = str(error)
     for folder in map(str, pathlib.Path(root).glob('prepare/.partial-*/examples')):
         with contextlib.suppress(UserError):
-            for split in records.read_manifest(folder)['splits']:
+            for split in records.read_manifest(folder).splits:
                 part = records.open_split(folder, split)
                 count += len(part.read(range(len(part))))
     return said, count

@@ -53,18 +53,21 @@ class Tests(NamedTuple):
 
 
 TESTS = {
-    'records': Tests('data_prep/core/records.py', ('tests/test_records.py',)),
+    'records': Tests('data_prep/core/records.py', ('tests/data_prep/core/test_records.py',)),
     'checkpoints': Tests('pipelines/training/checkpoints.py',
-                         ('tests/test_weights.py', 'tests/test_checkpoints.py', '-k', 'not calls')),
-    'pusher': Tests('pipelines/serving/pusher.py', ('tests/test_pusher.py',)),
-    'evaluate.decide': Tests('pipelines/evaluate.py', ('tests/test_decide.py',), ('decide', '_threshold')),
-    'decoding': Tests('keras_models/text/decoding.py', ('tests/test_decoding.py', '-k', 'not post and not pre')),
-    'losses': Tests('keras_models/core/losses.py', ('tests/test_losses_and_optimizers.py',)),
-    'optimizers': Tests('keras_models/core/optimizers.py', ('tests/test_losses_and_optimizers.py',)),
-    'parseval': Tests('pipelines/evaluation/parseval.py', ('tests/test_parseval.py',)),
-    'boxes': Tests('keras_models/image/boxes.py', ('tests/test_boxes.py',)),
-    'views': Tests('keras_models/image/views.py', ('tests/test_views.py',)),
-    'person': Tests('data_prep/people/person.py', ('tests/test_person.py', '-k', 'not saved_model')),
+                         ('tests/pipelines/training/test_weights.py',
+                          'tests/pipelines/training/test_checkpoints.py', '-k', 'not calls')),
+    'pusher': Tests('pipelines/serving/pusher.py', ('tests/pipelines/serving/test_pusher.py',)),
+    'evaluate.decide': Tests('pipelines/evaluate.py',
+                             ('tests/pipelines/evaluation/test_decide.py',), ('decide', '_threshold')),
+    'decoding': Tests('keras_models/text/decoding.py',
+                      ('tests/keras_models/text/test_decoding.py', '-k', 'not post and not pre')),
+    'losses': Tests('keras_models/core/losses.py', ('tests/keras_models/core/test_losses_and_optimizers.py',)),
+    'optimizers': Tests('keras_models/core/optimizers.py', ('tests/keras_models/core/test_losses_and_optimizers.py',)),
+    'parseval': Tests('pipelines/evaluation/parseval.py', ('tests/pipelines/evaluation/test_parseval.py',)),
+    'boxes': Tests('keras_models/image/boxes.py', ('tests/keras_models/image/test_boxes.py',)),
+    'views': Tests('keras_models/image/views.py', ('tests/keras_models/image/test_views.py',)),
+    'person': Tests('data_prep/people/person.py', ('tests/data_prep/people/test_person.py', '-k', 'not saved_model')),
 }
 
 

@@ -9,7 +9,7 @@ import keras_models
 import pipelines
 from pipelines.core import artifacts, cli
 from pipelines.training import strategy
-from support import quick_beam, tensorflow_state
+from support import garbage, quick_beam, tensorflow_state
 
 cli.quiet_libraries()
 gc.disable()
@@ -27,5 +27,4 @@ tensorflow_state.rewrite_graphs(False)
 logging.root.handlers.clear()  # one of the libraries sets up logging; a command that does not import it has none
 # Forked with its threads gone, a started TensorFlow would hang; and no child could set up its devices.
 assert not strategy._started(), 'importing the project started TensorFlow'
-gc.freeze()  # no child goes through what it shares with its siblings
-gc.enable()
+garbage.begin()  # no child goes through what it shares with its siblings

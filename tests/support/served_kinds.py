@@ -90,10 +90,11 @@ def push_all(folder: str) -> dict[str, str]:
          ({'image': tiny_classifier.jpeg(seed=1)}, {'image': tiny_classifier.png(seed=2)}))
     push('try_on', Dressing(), 'data_prep.tryon', 'keras_models.viton.try_on',
          {'data': {'max_pixels': 100_000}, 'input': {'size': [64, 48]}})
-    config = school.Config(game='nim', options={'heaps': 2, 'highest': 3, 'most': 3}, machines=2, memory=64, cards=32)
+    config = school.Config(game='nim', options={'heaps': 2, 'highest': 3, 'most': 3}, machines=2, memory=1024,
+                           cards=1024)
     machines = school.build(config)['machines']
-    machines.supply_tapes(0)
+    machines.tape.supply(0)
     push('nim', educated.Player(machines.alone(0), educated.Inference()), 'data_prep.examination',
-         'keras_models.school', {'model': {'game': 'nim', 'options': config.options, 'machines': 2, 'memory': 64,
-                                           'cards': 32}})
+         'keras_models.school', {'model': {'game': 'nim', 'options': config.options, 'machines': 2, 'memory': 1024,
+                                           'cards': 1024}})
     return {name: os.path.join(folder, name) for name in ('translation', 'parsing', 'images', 'try_on', 'nim')}

@@ -22,7 +22,7 @@ from pipelines.training import strategy
 SEED = 0
 # The rewriter takes as long over a graph that runs twice as building it did; LLVM over half of XLA's time. What a
 # graph computes is the same; tests of the rewriter itself use the fixture `rewritten_graphs`, and
-# tests/test_compiled_steps.py runs a compiled step of every system with XLA's own flags.
+# test_compiled_steps.py runs a compiled step of every system with XLA's own flags.
 QUICK_XLA = '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true'
 
 

@@ -13,6 +13,7 @@ from tensorflow import keras
 
 from data_prep.image import augmentation
 from keras_models.core.layers import seed_input
+from keras_models.image import classification
 from keras_models.image.classification import loss_fn  # noqa: F401 (as a paper's file has it)
 from keras_models.image.serving import Inference, predict, serving  # noqa: F401
 
@@ -22,6 +23,10 @@ class Config:
     classes: int | None = 7
     crop: int | None = 12
     label_smoothing: float = 0.0
+
+    @property
+    def paper(self) -> classification.Paper:
+        return PAPER
 
 
 def layers(config):
@@ -46,6 +51,9 @@ def activations(layers, config, maps):
 
 def score_map(layers, config, maps):
     return layers['fc3'](activations(layers, config, maps))
+
+
+PAPER = classification.Paper(layers, convolutions, dense, score_map, activations)
 
 
 def build(config):

@@ -11,9 +11,9 @@ from pipelines.serving.layout import DESCRIPTION
 
 def save(folder: str) -> str:
     """Saves the model of a pipeline `nim` as `export` does. Returns `folder`."""
-    config = school.Config(game='nim', machines=2, memory=16, cards=8)
+    config = school.Config(game='nim', machines=2, memory=16, cards=64)
     machines = school.build(config)['machines']
-    machines.supply_tapes(0)
+    machines.tape.supply(0)
     player = educated.Player(machines.alone(0), educated.Inference())
     tf.saved_model.save(player, folder, signatures=player.signatures())
     os.makedirs(os.path.join(folder, 'assets.extra'), exist_ok=True)

@@ -1,6 +1,6 @@
 """Write tensors as `torch.save` writes a state dict, without PyTorch.
 
-`pytest -m torch` loads such a file with PyTorch; tests/test_torch_file.py compares it with `torch.save`'s.
+`pytest -m torch` loads such a file with PyTorch; test_torch_file.py compares it with `torch.save`'s.
 """
 import pathlib
 import struct

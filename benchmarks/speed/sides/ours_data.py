@@ -43,7 +43,7 @@ def prepare_pictures(pictures: str, folder: str, resize: int | None = None, time
     """Return the number of images; a tenth each becomes validation and test, which a data set needs."""
     config = imagenet.Config(folder=pictures, train=['train'] * times, validation_fraction=0.1, test_fraction=0.1,
                              resize=resize)
-    return sum(counts['written'] for counts in image_job.run(config, folder, [])['counts'].values())
+    return sum(counts['written'] for counts in image_job.run(config, folder, []).counts.values())
 
 
 def imagenet_preparation(pictures: str, times: int) -> side.Work:
@@ -67,7 +67,7 @@ def prepare_text(text: str, model: bytes, folder: str, times: int = 1) -> int:
     subword_model.write_bytes(model)
     config = wmt.Config(folder=text, train=['train.en.gz', 'train.de.gz'] * times, validation=[str(held_out)],
                         test=[str(held_out)], subword_model=str(subword_model), max_length=1 << 16)
-    return text_job.run(config, folder, [])['counts']['train']['written']
+    return text_job.run(config, folder, []).counts['train']['written']
 
 
 def wmt_preparation(text: str, times: int) -> side.Work:

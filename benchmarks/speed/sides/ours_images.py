@@ -5,7 +5,6 @@ import side
 import tensorflow as tf
 import trained
 
-from keras_models.image import classification
 from pipelines.core import config
 
 CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 'prelu_a_imagenet'}
@@ -15,7 +14,7 @@ KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
 def forward(net: str, batch: int, jit: bool = False, crop: int = 224) -> side.Work:
     """Scores of images, as in `predict`."""
     resolved = config.load(CONFIGS[net], [*KEYS, f'model.crop={crop}'])
-    [model] = classification.build(resolved.model).values()
+    [model] = resolved.model_spec.build(resolved.model).values()
     model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
     images, seed = tf.constant(inputs.pictures(batch, crop)), tf.constant(trained.SEED)
     scores = tf.function(lambda images: model([images, seed], training=False), jit_compile=jit or None)

@@ -23,7 +23,9 @@ class Trained(trainer.Trainer):
 
     def __init__(self, name: str, *overrides: str):
         resolved = config.load(name, ['train.strategy=one_device', *overrides])
-        with mock.patch.object(records, 'read_manifest', return_value={}), tempfile.TemporaryDirectory() as folder:
+        nothing = records.Manifest([], {}, {})
+        with (mock.patch.object(records, 'read_manifest', return_value=nothing),
+              tempfile.TemporaryDirectory() as folder):
             super().__init__(resolved, devices.choose(resolved), folder)
         self.net = next(iter(self.nets.values()))
 

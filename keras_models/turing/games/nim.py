@@ -1,4 +1,4 @@
-"""Nim: heaps of men; a turn takes one or more from one heap, and who takes the last man wins (Bouton 1901).
+"""Nim: a turn takes one or more men from one heap, and the player who takes the last man wins (Bouton 1901).
 
 Both players see the same, so a board is the men of each heap. With one heap and two to take at most, such as
 `Game(heaps=1, highest=20, most=2)`, every choice is binary.
@@ -10,13 +10,14 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from keras_models.turing.games import nim_language
 from keras_models.turing.games import texts as board_texts
 
 LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 
 
 def ascending(heaps) -> tf.Tensor:
-    """[..., heaps], sorted: elementwise, as `tf.sort` is slow for so few under XLA."""
+    """Sort heaps, […, heaps], elementwise: `tf.sort` is slow for so few under XLA."""
     columns = tf.unstack(heaps, axis=-1)
     for i in range(len(columns)):
         for j in range(i):
@@ -26,12 +27,12 @@ def ascending(heaps) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Game:
-    """Choice (heap, taken) is number heap * most + taken - 1. Every key is a number of its own, none a hash.
+    """Rules of Nim. Choice (heap, taken) has the number heap * most + taken - 1; no key is a hash.
 
     Attributes:
-      highest: the most men of a heap.
-      most: the most men a turn takes.
-      opening: `any` starts at every position but the empty one with equal chance, `full` with all heaps the highest.
+      highest: largest number of men in a heap.
+      most: largest number of men taken in a turn.
+      opening: `any` starts at every position but the empty one with equal probability, `full` with full heaps.
     """
     heaps: int = 3
     highest: int = 5
@@ -39,6 +40,7 @@ class Game:
     opening: str = 'any'
 
     features = ('position', 'heaps by size', 'heap', 'what is left')
+    conditions = ('position', 'heaps by size')
 
     def __post_init__(self):
         if min(self.heaps, self.highest, self.most) < 1:
@@ -49,6 +51,11 @@ class Game:
         if self.heaps > len(LETTERS) or (self.highest + 1) ** self.heaps * self._kinds > 2 ** 31:
             raise ValueError(f'{self.heaps} heaps of up to {self.highest} have more positions than keys of 31 bits; '
                              'choose fewer or lower heaps')
+
+    @property
+    def language(self) -> nim_language.Language | None:
+        """The statements about positions; None if the heaps are too many or too high for the words."""
+        return nim_language.Language(self) if self.heaps <= 3 and self.highest < len(nim_language.NUMBERS) else None
 
     @property
     def moves(self) -> int:
@@ -64,17 +71,17 @@ class Game:
 
     @property
     def _kinds(self) -> int:
-        """More than there are choices, whether told by the heap's place or by its size."""
+        """A number above those of choices, whether the heap is named by place or by size."""
         return max(self.heaps, self.highest + 1) * self.most
 
     @property
     def _heap(self) -> np.ndarray:
-        """[A], the heap of each choice."""
+        """The heap of each choice, [A]."""
         return np.arange(self.moves, dtype=np.int32) // self.most
 
     @property
     def _taken(self) -> np.ndarray:
-        """[A], the men each choice takes."""
+        """The men that each choice takes, [A]."""
         return np.arange(self.moves, dtype=np.int32) % self.most + 1
 
     def start(self, seed, n: int) -> tf.Tensor:
@@ -95,33 +102,44 @@ class Game:
         over = tf.reduce_all(board == 0, -1)
         return over, -tf.cast(over, tf.int32)  # the other took the last man
 
+    def _nim_sum(self, board) -> tf.Tensor:
+        """Return the nim-sum of heaps modulo most + 1, the Sprague-Grundy value of each, int32 [n]."""
+        return functools.reduce(tf.bitwise.bitwise_xor, tf.unstack(board % (self.most + 1), axis=1))
+
+    def won(self, board) -> tf.Tensor:
+        """Return whether the player to move wins by perfect play, bool [n]."""
+        return self._nim_sum(board) != 0
+
     def best(self, board) -> tf.Tensor:
-        """Leave a nim-sum of zero, of heaps modulo most + 1: a heap's Sprague-Grundy value where `most` are taken."""
-        value = board % (self.most + 1)
-        nim_sum = functools.reduce(tf.bitwise.bitwise_xor, tf.unstack(value, axis=1))[:, None]
+        """Return the choices that leave a nim-sum of zero, or all if there is none, bool [n, A]."""
+        nim_sum = self._nim_sum(board)[:, None]
         heap = tf.gather(board, self._heap, axis=1)
         after = tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(nim_sum, heap % (self.most + 1)),
                                        (heap - self._taken) % (self.most + 1))
         return self.legal(board) & ((after == 0) | (nim_sum == 0))
 
     def keys(self, board) -> tf.Tensor:
-        """position: heaps and choice. heaps by size: the same, with heaps in order of size and the choice told by its
-        heap's size. heap: the size of the heap and the men taken. what is left: the heaps after it, in order of size.
+        """Return the keys of each choice, int32 [n, A, 4].
+
+        - position: heaps and choice.
+        - heaps by size: the same, with heaps in order of size and the choice's heap named by size.
+        - heap: the size of the heap and the men taken.
+        - what is left: the heaps afterwards, in order of size.
         """
         heap = tf.gather(board, self._heap, axis=1)  # [n, A]
         taken = tf.one_hot(self._heap, self.heaps, dtype=tf.int32) * self._taken[:, None]  # [A, heaps]
         left = tf.maximum(board[:, None] - taken, 0)
         choice = heap * self.most + self._taken - 1
-        return tf.stack([self.condition(board)[:, None] * self._kinds + np.arange(self.moves, dtype=np.int32),
+        return tf.stack([self._number(board)[:, None] * self._kinds + np.arange(self.moves, dtype=np.int32),
                          self._number(ascending(board))[:, None] * self._kinds + choice,
                          choice,
                          self._number(ascending(left))], -1)
 
-    def condition(self, board) -> tf.Tensor:
-        return self._number(board)
+    def condition_keys(self, board) -> tf.Tensor:
+        return tf.stack([self._number(board), self._number(ascending(board))], -1)
 
     def _number(self, heaps) -> tf.Tensor:
-        """int32 [..., heaps] -> [...], another for other heaps."""
+        """Return the number of heaps, int32 [..., heaps] -> [...], a different one for different heaps."""
         return tf.reduce_sum(heaps * (self.highest + 1) ** np.arange(self.heaps, dtype=np.int32), -1)
 
     def read(self, texts) -> tf.Tensor:
@@ -145,9 +163,13 @@ class Game:
         return f'{LETTERS[self._heap[move]]}{self._taken[move]}'
 
     def move(self, text: str) -> int:
-        """Raises ValueError: the text is no choice of this game."""
+        """Return the number of a choice.
+
+        Raises:
+          ValueError: the text is not a choice of this game.
+        """
         found = re.fullmatch(r'([a-z])([0-9]{1,9})', text.strip().lower())
         if found and LETTERS.index(found[1]) < self.heaps and 1 <= int(found[2]) <= self.most:
             return LETTERS.index(found[1]) * self.most + int(found[2]) - 1
-        raise ValueError(f'{text!r} is no move; name a heap from a to {LETTERS[self.heaps - 1]} and how many to take '
-                         f'from it, 1 to {self.most}, such as b1')
+        raise ValueError(f'{text!r} is not a move; name a heap from a to {LETTERS[self.heaps - 1]} and how many to '
+                         f'take from it, 1 to {self.most}, such as b1')

@@ -9,7 +9,7 @@ from keras_models.turing.games import texts as board_texts
 
 SQUARES = np.arange(9).reshape(3, 3)
 LINES = np.array([*SQUARES, *SQUARES.T, SQUARES.diagonal(), SQUARES[:, ::-1].diagonal()])
-# [8, 9]: the square of the whole that stands at each place, once it has been turned and mirrored.
+# [8, 9]: the square at each place after the board is turned and mirrored.
 SYMMETRIES = np.array([np.rot90(sheet, turns).ravel() for sheet in (SQUARES, SQUARES.T) for turns in range(4)])
 DIGITS = 3 ** np.arange(9, dtype=np.int32)
 KIND = np.array([0, 1, 0, 1, 2, 1, 0, 1, 0], np.int32)  # corner, edge, centre
@@ -17,7 +17,7 @@ KIND = np.array([0, 1, 0, 1, 2, 1, 0, 1, 0], np.int32)  # corner, edge, centre
 
 @functools.cache
 def others_in_lines() -> tuple[np.ndarray, np.ndarray]:
-    """[9, 4, 2], the two other squares of each line through a square; [9, 4], 1 where there is such a line, else 0."""
+    """Return the two other squares of each line through a square, [9, 4, 2], and 1 where there is a line, [9, 4]."""
     others, there = np.zeros([9, 4, 2], np.int32), np.zeros([9, 4], np.int32)
     for square in range(9):
         for place, line in enumerate(line for line in LINES if square in line):
@@ -27,13 +27,13 @@ def others_in_lines() -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def perfect() -> np.ndarray:
-    """bool [3^9, 9], the choices that keep a board's value, by its number: all boards, from the full ones back."""
+    """Return the choices that keep a board's value, bool [3^9, 9] by its number, from the full boards back."""
     numbers = np.arange(3 ** 9)
     boards = numbers[:, None] // DIGITS % 3 - 1
     men, lines = np.abs(boards).sum(-1), boards[:, LINES].sum(-1)  # [3^9], [3^9, 8]
     value = (lines == 3).any(-1).astype(int) - (lines == -3).any(-1)
     open_ = (np.abs(lines) < 3).all(-1) & (men < 9)
-    after = 3 ** 9 - 1 - numbers[:, None] - DIGITS  # a man of one's own on an empty square, seen by the other
+    after = 3 ** 9 - 1 - numbers[:, None] - DIGITS  # an own man on an empty square, as the other side sees it
     best = np.zeros([3 ** 9, 9], bool)
     for count in reversed(range(9)):
         rows = np.flatnonzero(open_ & (men == count))
@@ -45,8 +45,10 @@ def perfect() -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Game:
-    """Every key is a number of its own, none a hash."""
+    """Rules of noughts and crosses. No key is a hash."""
     features = ('position', 'position up to symmetry', 'lines', 'kind of square')
+    language = None
+    conditions = ('position', 'position up to symmetry')
     moves = 9
     size = 9
     most_turns = 9
@@ -67,25 +69,32 @@ class Game:
         return won | lost | tf.reduce_all(board != 0, -1), tf.cast(won, tf.int32) - tf.cast(lost, tf.int32)
 
     def best(self, board) -> tf.Tensor:
-        return tf.gather(tf.constant(perfect()), self.condition(board))
+        return tf.gather(tf.constant(perfect()), self._number(board))
 
     def keys(self, board) -> tf.Tensor:
-        """position: board and choice. position up to symmetry: the least such number of the square's 8 symmetries.
-        lines: of the lines through the chosen square, how many hold none, one or two men of either side. kind of
-        square: corner, edge or centre, and the number of men on the board.
+        """Return the keys of each choice, int32 [n, 9, 4].
+
+        - position: board and choice.
+        - position up to symmetry: the least number among the square's 8 symmetries.
+        - lines: the number of lines through the chosen square with none, one or two men of either side.
+        - kind of square: corner, edge or centre, and the number of men on the board.
         """
-        places = np.argsort(SYMMETRIES, -1).astype(np.int32)  # [8, 9], where each square comes to stand
-        turned = self.condition(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
+        places = np.argsort(SYMMETRIES, -1).astype(np.int32)  # [8, 9], the new place of each square
+        turned = self._number(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
         others, there = others_in_lines()
         men = tf.gather(board, others, axis=1)  # [n, 9, 4, 2]
         own, other = (tf.reduce_sum(tf.cast(men == side, tf.int32), -1) for side in (1, -1))
-        # A square is in 4 lines at most, so that numbers of lines are digits to the base of 5.
+        # A square is in 4 lines at most, so numbers of lines are digits in base 5.
         lines = tf.reduce_sum(there * tf.gather(5 ** np.arange(9, dtype=np.int32), 3 * own + other), -1)
         all_men = tf.reduce_sum(tf.abs(board), -1)[:, None]
-        return tf.stack([self.condition(board)[:, None] * 9 + np.arange(9, dtype=np.int32),
+        return tf.stack([self._number(board)[:, None] * 9 + np.arange(9, dtype=np.int32),
                          tf.reduce_min(turned[..., None] * 9 + places, 1), lines, KIND * 10 + all_men], -1)
 
-    def condition(self, board) -> tf.Tensor:
+    def condition_keys(self, board) -> tf.Tensor:
+        turned = self._number(tf.gather(board, SYMMETRIES, axis=1))  # [n, 8]
+        return tf.stack([self._number(board), tf.reduce_min(turned, 1)], -1)
+
+    def _number(self, board) -> tf.Tensor:
         return tf.reduce_sum((board + 1) * DIGITS, -1)
 
     def read(self, texts) -> tf.Tensor:
@@ -106,7 +115,11 @@ class Game:
         return str(move + 1)
 
     def move(self, text: str) -> int:
-        """Raises ValueError: the text is no square."""
+        """Return the number of a square.
+
+        Raises:
+          ValueError: the text is not a square.
+        """
         if text.strip() in map(self.name, range(9)):
             return int(text) - 1
-        raise ValueError(f'{text!r} is no move; name a square, 1 to 9')
+        raise ValueError(f'{text!r} is not a move; name a square, 1 to 9')

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from data_prep import UserError
+from pipelines.core.pipeline import Pipeline
 from pipelines.reporting import attention, figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
@@ -97,7 +98,7 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
     return Exhibit(values, drawn)
 
 
-def _look(pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
+def _look(pipeline: Pipeline, sentence: str, layer: int) -> tuple[np.ndarray, list[str]]:
     """Return the weights [h, n, n] of a layer of the encoder, and the subwords of the sentence."""
     looked = attention.look(pipeline, sentence, target=sentence)
     weights, source = looked.weights, looked.source  # only the encoder

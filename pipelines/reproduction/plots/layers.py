@@ -21,6 +21,7 @@ def draw(study: Study, setting: str = '', towers: int = 1, joined: Sequence[str]
     """
     run = trained.run(study, setting)
     config = trained.config(run.pipeline)
+    assert config.model_spec.costs is not None
     costs = config.model_spec.costs(config.model)
     columns = {cost.name: {'neurons': cost.side ** 2 * cost.channels, 'million parameters': cost.parameters / 1e6,
                            'million multiply-adds': cost.macs / 1e6} for cost in costs}

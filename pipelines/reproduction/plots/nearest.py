@@ -6,6 +6,7 @@ import tensorflow as tf
 from sklearn.neighbors import NearestNeighbors
 from tensorflow import keras
 
+from pipelines.core.pipeline import Pipeline
 from pipelines.reporting import contact_sheet
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 from pipelines.reproduction.plots import trained
@@ -72,7 +73,7 @@ def _drawn(random, n: int, most: int) -> list[int]:
     return random.permutation(n)[:most].tolist()
 
 
-def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarray]:
+def _vectors(pipeline: Pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarray]:
     """Return the vectors that images are compared by, [n, d]."""
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -83,7 +84,7 @@ def _vectors(pipeline, net, name: str, numbers: list[int]) -> dict[str, np.ndarr
     return {by: np.concatenate([part.numpy() for part in each]) for by, each in zip(BY, parts)}
 
 
-def _content(pipeline, name: str, numbers: list[int]) -> tuple[list[bytes], np.ndarray]:
+def _content(pipeline: Pipeline, name: str, numbers: list[int]) -> tuple[list[bytes], np.ndarray]:
     """Return the encoded images and their classes."""
     images, columns = pipeline.config.data_spec.examples(trained.split(pipeline, name).read(numbers))
     return images, np.array(columns['target'])

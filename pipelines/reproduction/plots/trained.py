@@ -7,6 +7,7 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import records
 from pipelines.core import config as configs
+from pipelines.core.pipeline import Pipeline
 from pipelines.training import checkpoints
 
 IMAGES_PER_BATCH = 256  # images per batch through a net
@@ -25,14 +26,14 @@ def run(study, setting: str):
                     f'{", ".join(dict.fromkeys(each.setting for each in study.runs)) or "none"}.')
 
 
-def config(pipeline):
+def config(pipeline: Pipeline) -> configs.Config:
     """Return the pipeline's configuration, with the model's empty keys filled from its data set."""
     if not configs.empty_keys(pipeline.config):
         return pipeline.config
-    return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)))
+    return configs.with_data_set(pipeline.config, records.read_manifest(_examples(pipeline)).model)
 
 
-def net(pipeline):
+def net(pipeline: Pipeline) -> tf.keras.Model:
     """Return the image net a pipeline trained: its functional model, (image, seed) -> …, with trained weights."""
     known = config(pipeline)
     nets = known.model_spec.build(known.model)
@@ -40,12 +41,12 @@ def net(pipeline):
     return next(iter(nets.values()))
 
 
-def split(pipeline, name: str):
+def split(pipeline: Pipeline, name: str) -> records.Split:
     """Open one split of the pipeline's data set, to be read by number."""
     return records.open_split(_examples(pipeline), name)
 
 
-def pictures(pipeline, name: str, numbers) -> Iterator:
+def pictures(pipeline: Pipeline, name: str, numbers) -> Iterator:
     """Yield batches of a split's images as in validation, float32 [n, crop, crop, 3], in the given order."""
     settings, of = pipeline.config, split(pipeline, name)
     decode = tf.function(settings.data_spec.decoder(_examples(pipeline), settings.input, training=False),
@@ -55,5 +56,5 @@ def pictures(pipeline, name: str, numbers) -> Iterator:
         yield decode(serialized, tf.constant(0), tf.zeros([len(serialized), 2], tf.int32))['image']
 
 
-def _examples(pipeline) -> str:
+def _examples(pipeline: Pipeline) -> str:
     return pipeline.outputs('prepare')['examples'].uri

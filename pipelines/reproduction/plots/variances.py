@@ -1,10 +1,12 @@
 """Variances of a signal and its gradient through random layers (He et al. 2015, section 2.2)."""
+import functools
 import os
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
+from keras_models import prelu_net
 from keras_models.core import initializers
 from pipelines.reporting import figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
@@ -33,11 +35,11 @@ def draw(study: Study, width: int = 512, layers: int = 30, seeds: int = 20) -> E
     return Exhibit(values, shown)
 
 
-def _rule(config) -> Callable:
+def _rule(config: prelu_net.Config) -> Callable:
     """Return the function that makes the configuration's initializer for convolutions."""
     if config.weights == 'xavier':
         return initializers.xavier
-    return lambda: initializers.he(config.weights, 0.0 if config.activation == 'relu' else config.a)
+    return functools.partial(initializers.he, config.weights, 0.0 if config.activation == 'relu' else config.a)
 
 
 def ratios(rule: Callable, a: float, widths: list[int], seeds: int = 20) -> tuple[np.ndarray, np.ndarray]:

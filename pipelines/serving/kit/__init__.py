@@ -1,6 +1,7 @@
-"""Write the serving kit, `<destination>.kit/`: a README and clients for a server and its users.
+"""Write the serving kit, `<destination>.kit/`: a README, configuration files and clients for a server and its users.
 
-`README.md.j2` is filled in from the SavedModel's signatures; the clients are copied verbatim.
+`README.md.j2` is filled in from the SavedModel's signatures; the clients and two of the configuration files are copied
+verbatim, and `labels` writes the third.
 """
 import importlib.resources
 import os
@@ -13,6 +14,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from data_prep.core import records
+from pipelines.serving import labels
 
 # Requests that the clients support, by name: the inputs of `serving_default` they fill in, the outputs they read, and
 # the client files.
@@ -20,6 +22,7 @@ ASKED = {'text': ({'text'}, {'text'}, ('rest_client.py', 'grpc_client.py')),
          'image': ({'image'}, {'labels', 'descriptions', 'probabilities'}, ('rest_client.py', 'grpc_client.py')),
          'try_on': ({'image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask'}, {'image_bytes'},
                     ('rest_client.py', 'try_on_client.py'))}
+MONITORING, BATCHING = 'monitoring.config', 'batching.config'
 
 
 def write(saved_model_dir: str, destination: str, command: str) -> str:
@@ -37,10 +40,12 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
     tf.io.gfile.makedirs(folder)
     signatures = _signatures(saved_model_dir)
     asked = _asked(**signatures.get('serving_default', {'inputs': {}, 'outputs': {}}))
-    files = {name: _template(name) for name in (ASKED[asked][2] if asked else ())}
+    configs = (MONITORING, BATCHING) if _takes_rows(signatures) else (MONITORING,)
+    files = {name: _template(name) for name in (*configs, *(ASKED[asked][2] if asked else ()))}
     files['README.md'] = _readme(destination, command, signatures, asked)
     for name, text in files.items():
         records.write_atomically(os.path.join(folder, name), text.encode())
+    labels.write(destination, model_name(destination))
     return folder
 
 
@@ -48,6 +53,12 @@ def _asked(inputs: dict, outputs: dict) -> str:
     """Return the kind of request the clients can make with this signature, or nothing."""
     return next((name for name, (takes, answers, _) in ASKED.items() if {*inputs} == takes and answers <= {*outputs}),
                 '')
+
+
+def _takes_rows(signatures: dict) -> bool:
+    """Return whether all inputs have rows; TensorFlow Serving refuses to batch any others."""
+    return all(tensor.partition(' ')[2].startswith('[n') for sides in signatures.values()
+               for tensor in sides['inputs'].values())
 
 
 def _template(name: str) -> str:
@@ -61,7 +72,10 @@ def _readme(destination: str, command: str, signatures: dict, asked: str) -> str
     template = jinja2.Template(_template('README.md.j2'), undefined=jinja2.StrictUndefined, trim_blocks=True,
                                lstrip_blocks=True, keep_trailing_newline=True)
     return template.render(
-        name=name, destination=destination, remote=remote, signatures=signatures, asked=asked,
+        name=name, destination=destination, remote=remote, signatures=signatures, asked=asked, monitoring=MONITORING,
+        batching=BATCHING if _takes_rows(signatures) else '', models=labels.FILE,
+        kit=f'{destination}.kit' if remote else '/kit',
+        mount_kit=shlex.quote(f'type=bind,source={destination}.kit,target=/kit,readonly'),
         tensorflow=tf.__version__, base_path=shlex.quote(f'MODEL_BASE_PATH={posixpath.dirname(destination)}'),
         mount=shlex.quote(f'type=bind,source={destination},target=/models/{name},readonly'),
         serve=shlex.quote(destination), push=f'{command} --set {shlex.quote(f"push.destination={destination}")}')

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.core import artifacts
+from pipelines.core import metadata
 from pipelines.reporting import answers
 from pipelines.serving import pusher, saved_model
 from pipelines.serving.models import Model, Models, Version
@@ -80,12 +80,11 @@ def _card(model: Model, version: Version) -> dict[str, Any]:
 def _evaluation(destination: str, record: dict) -> str:
     """Return the folder of the evaluation a version was pushed with, or '' if it is not on this machine."""
     blessing = record.get('lineage', {}).get('artifacts', {}).get('blessing', {})
-    root = artifacts.root_of(os.path.join(destination, '.'))
+    root = metadata.root_of(os.path.join(destination, '.'))
     if not root or not blessing:
         return ''
     try:
-        with artifacts.opened(root) as store:
-            uris = {number: uri for number, uri, _ in store.digests('ModelBlessing')}
+        uris = {number: uri for number, uri, _ in metadata.opened(root).digests('ModelBlessing')}
     except Exception:  # show a card without metrics, whatever is wrong with the store
         return ''
     uri = uris.get(blessing.get('id'), '')

@@ -13,7 +13,7 @@ import tensorflow as tf
 from data_prep import tryon
 from data_prep.core import records
 from data_prep.people import pairs_files, sample_people
-from pipelines.core import artifacts
+from pipelines.core import metadata
 from pipelines.serving import guard
 from pipelines.serving.failure import Failure, invalid
 from pipelines.serving.models import Model, Version
@@ -86,7 +86,7 @@ def _of_pairs(pairs: str, origin: str) -> list[dict]:
 
 def _tested(model: Model) -> list[dict]:
     """Return the first people of the pipeline's test set, if it still exists."""
-    root = artifacts.root_of(os.path.join(model.destination, '.'))
+    root = metadata.root_of(os.path.join(model.destination, '.'))
     folders = sorted(glob.glob(os.path.join(root, 'prepare', '*', 'examples')), key=os.path.getmtime) if root else []
     if not folders:
         return []

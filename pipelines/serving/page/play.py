@@ -1,14 +1,13 @@
-"""The learning machine: a board to play on against the pushed machine, and a school for a copy of it.
+"""The learning machine's page: a board to play on against the pushed machine, and a school for a copy of it.
 
-The pushed machine learns nothing and its mechanic's view is open: the memories that voted. In the school a visitor is
-the schoolmaster of a copy of his own, who has two keys and words and is "forbidden any detailed knowledge of the inner
+The pushed machine does not learn, and the page shows the memories that voted. In the school, a visitor is the
+schoolmaster of a copy of his own: he has two keys and words, and is "forbidden any detailed knowledge of the inner
 workings" (Turing).
 """
 import collections
 import secrets
 import threading
 import time
-import zlib
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,10 @@ from keras_models.turing.lessons import Term, examine, lesson, opponents, trial
 from pipelines.serving.failure import Failure, invalid
 from pipelines.serving.models import Version
 
-ROOMS = 16  # schools at the same time; the one left longest is given up
-IDLE = 30 * 60  # seconds
-PAPERS = 64  # positions of an examination
+ROOMS = 16  # largest number of schools; beyond it, the longest unused one is closed
+IDLE = 30 * 60  # seconds until an unused school is closed
+PAPERS = 64  # positions per examination
 _ROW = np.zeros(1, np.int32)
-# What a machine is made of, by the names its class gives them.
-_PARTS = ('time', 'scene', 'choice', 'outcome', 'felt', 'card', 'key', 'before', 'pair', 'right', 'wrong', 'tape',
-          'read')
 
 
 def examples(version: Version) -> list:
@@ -34,13 +30,14 @@ def examples(version: Version) -> list:
 
 
 class Room:
-    """A copy of a machine that goes on learning, and what was seen of it so far."""
+    """A copy of a machine that goes on learning, and its marks so far."""
 
     def __init__(self, version: Version):
         self.machine, self.lock, self.used = _copy(version), threading.Lock(), time.monotonic()
         self.game, self.lessons = self.machine.game, 0
         self._terms: dict[str, Any] = {}
-        self._move = tf.function(lambda board: self.machine.move(_ROW, board, tf.constant([True])), autograph=False)
+        self._move, self._say = (tf.function(lambda board, act=act: act(_ROW, board, tf.constant([True])),
+                                             autograph=False) for act in (self.machine.move, self.machine.say))
         self._papers = _papers(self.game)
         self._examine = tf.function(self._examined, autograph=False)
         self.marks = [self.mark()]
@@ -51,18 +48,22 @@ class Room:
     def press(self, signal: int) -> None:
         self.machine.feel(_ROW, tf.constant([signal]))
 
-    def hear(self, words: str, board: np.ndarray) -> list[dict]:
-        """Every word is heard; what it always came with shows on the machine's face."""
-        heard = []
-        for word in words.lower().split()[:10]:
-            number = tf.constant([zlib.crc32(word.encode()) & 0x3FFFFFFF])
-            felt = int(self.machine.recognise(_ROW, self.machine.WORD, number)[0])
+    def hear(self, words: str, board: np.ndarray) -> list[str]:
+        """Let the machine hear every word; what a word does inside is not shown."""
+        heard = words.lower().removesuffix('?').split()[:10]
+        for word in heard:
+            number = tf.constant([self.machine.word_number(word)])
             self.machine.hear(_ROW, number, tf.constant(board[None]), tf.constant([True]))
-            heard.append({'word': word, 'felt': felt})
         return heard
 
+    def say(self, board: np.ndarray) -> str:
+        """Return a statement of the machine about a position; empty if its game has no words."""
+        if not self.machine.language:
+            return ''
+        return ' '.join(map(self.machine.written, self._say(tf.constant(board[None]))[0].numpy().tolist()))
+
     def teach(self, against: str, count: int) -> None:
-        """Gives lessons of a kind, of which each ends with a key."""
+        """Give lessons against an opponent, each of which ends with a key."""
         if against not in self._terms:
             term = Term(against, 1)  # type: ignore[arg-type]
             self._terms[against] = tf.function(lambda number, seed: lesson(self.machine, term, number, seed),
@@ -72,8 +73,11 @@ class Room:
             self.lessons += 1
 
     def mark(self) -> float:
-        """How well it does now, 0 to 1, with nothing learned by it: of positions the share with a best move, or, of a
-        game nobody plays perfectly, of games against chance the share won."""
+        """Return the machine's mark from 0 to 1, without learning.
+
+        It is the share of positions with a best move; if perfect play is unknown, the share of games won against
+        chance.
+        """
         return round(float(self._examine()), 4)
 
     def _examined(self):
@@ -83,7 +87,7 @@ class Room:
 
 
 class Rooms:
-    """Schools by their keys, which nobody can guess."""
+    """Schools by their keys, which cannot be guessed."""
 
     def __init__(self):
         self._rooms: collections.OrderedDict[str, Room] = collections.OrderedDict()
@@ -113,27 +117,29 @@ def _game(version: Version):
 
 
 def _of_game(version: Version) -> tuple[str, dict]:
-    """Name and options, which a configuration has of the model or, left out there, of the data."""
+    """Return name and options of the game, from the configuration's model or else its data."""
     config = version.description['config']
     model, data = config['model'], config.get('data', {})
     return (model.get('game') or data.get('game') or 'noughts', model.get('options') or data.get('options') or {})
 
 
 def _copy(version: Version) -> Machines:
-    """A population of one with all that the exported machine remembers."""
+    """Return a population of one with all memories of the exported machine."""
     name, options = _of_game(version)
     own = {key: value for key, value in version.description['config']['model'].items()
            if key in Config.__dataclass_fields__ and key not in ('game', 'options', 'machines')}
     made = Machines(Config(**own, machines=1, game=name, options=options))
-    # What the exported module holds is saved under its own names.
+    # The exported module's attributes are saved under their own names.
     theirs = version.model._machine  # noqa: SLF001
-    for name in _PARTS:
-        getattr(made, name).assign(tf.reshape(getattr(theirs, name), getattr(made, name).shape))
+    for own, other in ((made, theirs), (made.memory, theirs.memory), (made.tape, theirs.tape)):
+        for name, variable in vars(own).items():
+            if isinstance(variable, tf.Variable):
+                variable.assign(tf.reshape(getattr(other, name), variable.shape))
     return made
 
 
 def _papers(game):
-    """Positions of random play and their best moves; None where nobody knows those."""
+    """Return positions of random play and their best moves; None if perfect play is unknown."""
     if 'perfect' not in opponents(game):
         return None
     boards, board = [], game.start(tf.constant([3, 1]), PAPERS)
@@ -148,22 +154,22 @@ def _papers(game):
 
 
 def _board(game, given) -> np.ndarray:
-    """A board that a visitor sent.
+    """Return a board that a visitor sent.
 
     Raises:
-      Failure: it is none of this game.
+      Failure: it is not a position of this game.
     """
     if not (isinstance(given, list) and len(given) == game.size and all(type(each) is int and abs(each) < 1000
                                                                        for each in given)):
-        raise invalid('board is no position of this game.')
+        raise invalid('board is not a position of this game.')
     board = np.array(given, np.int32)
     try:
         again = game.read(game.write(tf.constant(board[None]))).numpy()[0]
     except tf.errors.OpError as error:
-        raise invalid('board is no position of this game.') from error
-    men = game.points if _is_go(game) else game.size  # of Go the text has not the ko, the passes and the turns
+        raise invalid('board is not a position of this game.') from error
+    men = game.points if _is_go(game) else game.size  # Go's text has no ko, passes or turns
     if not np.array_equal(again[:men], board[:men]):
-        raise invalid('board is no position of this game.')
+        raise invalid('board is not a position of this game.')
     return board
 
 
@@ -172,7 +178,7 @@ def _is_go(game) -> bool:
 
 
 def _state(game, board: np.ndarray) -> dict:
-    """A board as the page draws it: as the player to move sees it, what is legal, and whether it is over."""
+    """Return a board as the page draws it: seen by the player to move, with the legal moves and whether it is over."""
     over, outcome = (part.numpy()[0] for part in game.result(tf.constant(board[None])))
     legal = game.legal(tf.constant(board[None])).numpy()[0]
     return {'board': board.tolist(), 'over': bool(over), 'outcome': int(outcome),
@@ -187,7 +193,7 @@ def _played(game, board: np.ndarray, move) -> np.ndarray:
 
 def _start(version: Version) -> dict:
     game = _game(version)
-    while True:  # a game of Nim may begin with next to nothing on the table
+    while True:  # a game of Nim may begin with too few men
         board = game.start(tf.constant([secrets.randbelow(2 ** 20), 0]), 1).numpy()[0]
         if not hasattr(game, 'highest') or board.sum() > min(game.highest, game.most_turns - 1):
             break
@@ -196,11 +202,11 @@ def _start(version: Version) -> dict:
 
 
 def _answer(version: Version, given: dict) -> dict:
-    """Plays a visitor's move, if there is one, then the machine's, with the memories that voted for it.
+    """Play a visitor's move, if there is one, then the machine's, with the memories that voted for it.
 
     Returns:
-      The board as the visitor sees it, or, if his move ended the game, as the machine does; once it is over `result`,
-      the machine's: 1 won, 0 drawn, -1 lost.
+      The board as the visitor sees it, or as the machine does if the visitor's move ended the game. When the game is
+      over, `result` is the machine's: 1 won, 0 drawn, -1 lost.
     """
     game = _game(version)
     board = _board(game, given['board'])
@@ -208,7 +214,7 @@ def _answer(version: Version, given: dict) -> dict:
     if given.get('move') is not None:
         board = _played(game, board, given['move'])
     before = _state(game, board)
-    if before['over']:  # it would be the machine's turn
+    if before['over']:  # the visitor's move ended the game
         return {**before, 'machine': None, 'result': before['outcome']}
     if room is not None:
         with room.lock:
@@ -233,7 +239,7 @@ async def move(page, model, version: Version, given: dict) -> dict:
 
 
 async def school(page, model, version: Version, given: dict) -> dict:
-    """Opens a school, or does something in it: a key, words, or lessons."""
+    """Open a school, or act in it: press a key, say words, or give lessons."""
     if not given.get('room'):
         key = await page.call(page.rooms.open, version)
         return {'room': key, 'marks': page.rooms.get(key).marks, 'lessons': 0}
@@ -247,10 +253,12 @@ def _taught(room: Room, given: dict) -> dict:
         if given.get('key') in ('pleasure', 'pain'):
             room.press(PLEASURE if given['key'] == 'pleasure' else PAIN)
         if isinstance(given.get('words'), str):
-            answer['heard'] = room.hear(given['words'], _board(room.game, given['board']))
+            board = _board(room.game, given['board'])
+            answer['heard'] = room.hear(given['words'], board)
+            answer['said'] = room.say(board) if given['words'].endswith('?') else ''
         if given.get('lessons'):
             if given.get('against') not in opponents(room.game):
-                raise invalid('Nobody of that name gives lessons here.')
+                raise invalid('against is not an opponent in this game.')
             room.teach(given['against'], min(50, int(given['lessons'])))
         room.marks.append(room.mark())
         room.marks = room.marks[-200:]

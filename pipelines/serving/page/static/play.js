@@ -129,7 +129,8 @@ $('speak').addEventListener('submit', (event) => {
   if (!words) return;
   doing(async () => {
     const found = await act('school', { room, words, board: state.board });
-    $('said').textContent = found.heard.map(({ word, felt }) => `It hears “${word}”${felt > 0 ? ', which feels good to it' : felt < 0 ? ', which hurts it' : ''}.`).join(' ');
+    const heard = found.heard.map((word) => `It hears “${word}”.`);
+    $('said').textContent = [...heard, found.said && `It says “${found.said}”.`].filter(Boolean).join(' ');
     $('words').value = '';
     marks(found);
   });

@@ -1,0 +1,101 @@
+"""The benchmark runner, on sides with known rates and answers."""
+import dataclasses
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+BENCHMARKS = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'speed'
+sys.path.insert(0, str(BENCHMARKS))
+import side_by_side  # noqa: E402
+
+SIDE = """\
+import sys, time
+sys.path.insert(0, {sides!r})
+import numpy as np
+import side
+
+def work(seconds, answer):
+    print('chatter')
+    def once():
+        time.sleep(seconds)
+        return 3
+    return side.Work({{'answer': np.full([2, 2], answer)}}, once)
+side.serve({{'work': work}})
+"""
+
+
+@pytest.fixture
+def contest(tmp_path):
+    script = tmp_path / 'sleeper.py'
+    script.write_text(SIDE.format(sides=str(BENCHMARKS / 'sides')))
+    return side_by_side.Contest('naps', {'ours': f'{script} work seconds=0.02 answer=1.0',
+                                         'slow': f'{script} work seconds=0.08 answer=1.5',
+                                         'slower': f'{script} work seconds=0.1 answer=1.0'},
+                                reach={'slow': 3, 'slower': 6}, flops=1e9)
+
+
+@pytest.mark.slow  # rates, by the clock
+def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monkeypatch):
+    monkeypatch.setattr(side_by_side, 'DISTURBED', 1.1)
+    found = side_by_side.hold(contest, {'ours': sys.executable, 'peers': sys.executable}, rounds=3, seconds=0.4)
+    assert found['ratios']['slow'][0] == pytest.approx(4, rel=0.25)
+    assert found['ratios']['slower'][0] == pytest.approx(5, rel=0.25) and len(found['rounds']) == 3
+    assert all(least <= ratio <= most for ratio, least, most in found['ratios'].values())
+    assert found['sides']['ours']['rate'] == pytest.approx(150, rel=0.25)
+    assert found['differences'] == {'slow': 0.5, 'slower': 0}
+    table = side_by_side.markdown({'naps': contest}, {'naps': found})
+    assert table.count('\n') == 4 and '3, 0 dropped' in table and '| 6 | |' in table
+    side_by_side.draw({'naps': contest}, {'naps': found}, str(tmp_path / 'naps.png'))
+    assert (tmp_path / 'naps.png').read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.slow  # rates, by the clock
+def test_what_others_take_is_seen(contest, tmp_path):
+    """Of a side that sleeps beside one that does nothing else than count."""
+    side = side_by_side.Side(contest.sides['ours'], {'peers': sys.executable}, tmp_path / 'answer.npz')
+    counting = subprocess.Popen([sys.executable, '-c', 'while True: pass'])
+    try:
+        assert side.say() == {'ready': 'work'}
+        assert side_by_side.measure(side, 1)['others'] > side_by_side.DISTURBED
+    finally:
+        counting.kill()
+        counting.wait()
+        side.close()
+
+
+def test_a_side_that_ends_is_named(tmp_path):
+    (tmp_path / 'gone.py').write_text('raise SystemExit(3)')
+    side = side_by_side.Side(f'{tmp_path}/gone.py work', {'peers': sys.executable}, tmp_path / 'answer.npz')
+    with pytest.raises(RuntimeError, match=r'gone\.py ended: exit code 3'):
+        side.say()
+
+
+def test_work_on_files_that_are_not_given_is_left_out(contest, capsys):
+    needy = dataclasses.replace(contest, sides={name: f'{side} text={{text}}' for name, side in contest.sides.items()})
+    assert [*side_by_side.chosen({'naps': contest, 'reads': needy}, [], {})] == ['naps']
+    assert 'reads: left out; it needs --given text=PATH' in capsys.readouterr().out
+    [found] = side_by_side.chosen({'naps': contest, 'reads': needy}, ['reads'], {'text': '/lines'}).values()
+    assert found.sides['ours'].endswith('answer=1.0 text=/lines') and contest.sides['ours'].endswith('answer=1.0')
+
+
+@pytest.mark.parametrize('other, far', [({'a': [1.0, 2.5]}, 0.5), ({'b': [1.0, 2.0]}, np.inf), ({'a': [1.0]}, np.inf),
+                                        ({'a': ['one', 'two', 'no', 'four']}, 0.25)])
+def test_answers_of_other_names_or_shapes_are_no_answers(tmp_path, other, far):
+    paths = [tmp_path / 'one.npz', tmp_path / 'other.npz']
+    np.savez(paths[0], a=['one', 'two', 'three', 'four'] if far == 0.25 else [1.0, 2.0])
+    np.savez(paths[1], **other)
+    assert side_by_side.differences(paths) == [far]
+
+
+def test_every_contest_names_work_there_is():
+    contests = {name: side_by_side.Contest(**row) for name, row in
+                yaml.safe_load((BENCHMARKS / 'contests.yaml').read_text()).items()}
+    commands = [command.split() for contest in contests.values() for command in contest.sides.values()]
+    assert len(commands) > 20
+    for script, work, *values in commands:
+        assert f"'{work}': " in (BENCHMARKS / 'sides' / script).read_text().split('side.serve')[1]
+        assert all('=' in value for value in values)

@@ -1,0 +1,124 @@
+"""`--strategy multi_worker_mirrored`: two processes over loopback, one of them killed, against one process."""
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+
+import numpy as np
+import pytest
+
+from data_prep import UserError
+from pipelines.core import config, pipeline, stage
+from pipelines.core.sections import TrainConfig
+from pipelines.reporting import report
+from pipelines.training import checkpoints, strategy
+from pipelines.training.loop import PREEMPTED
+from support import killed_runs
+from support.commands import ROOT, Started, command, environment, start
+
+SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0', 'input.buckets=[16]']
+FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
+
+
+TRIED = itertools.count(os.getpid() * 16)
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports below those that the kernel hands out: nobody else is given one before the workers bind it."""
+    found = []
+    with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
+        room = int(file.read().split()[0]) - 10_000
+    while len(found) < n:
+        port = 10_000 + next(TRIED) % room
+        with socket.socket() as each, contextlib.suppress(OSError):  # of a server that is there always
+            each.bind(('127.0.0.1', port))
+            found.append(port)
+    return found
+
+
+def start_workers(config_file, root, before=None) -> list[Started]:
+    """Chief and another; `before` is the chief's, see `commands.start`."""
+    cluster = {'worker': [f'127.0.0.1:{port}' for port in free_ports(2)]}
+
+    def worker(index):
+        of_worker = json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': index}})
+        return start('pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
+                     '--pipeline_root', str(root), *FLAGS, cwd=ROOT, env=environment(TF_CONFIG=of_worker),
+                     before=None if index else before)
+    return [worker(0), worker(1)]
+
+
+def until(child, text):
+    for line in child.stdout:
+        if text in line:
+            return
+    raise AssertionError(child.communicate()[1])
+
+
+def finish(children) -> None:
+    for child in children:
+        _, errors = child.communicate()
+        assert child.returncode == 0, errors
+
+
+def model_run(root):
+    [folder] = root.glob('train/*/model_run')  # one of all workers published, under one name
+    return folder
+
+
+def weights(root):
+    from tensorflow.train import load_checkpoint
+    reader = load_checkpoint(str(model_run(root) / 'weights'))
+    return {key: reader.get_tensor(key) for key in checkpoints._keys(reader, 'weights').values()}
+
+
+def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_checkpoint_damaged(config_file, tmp_path):
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(one)).returncode == 0
+    shutil.copytree(one, two)
+    alone = command('pipelines.train', '--config', config_file, '--pipeline_root', str(one), *FLAGS)
+    assert alone.returncode == 0, alone.stderr
+    chief, other = start_workers(config_file, two, killed_runs.at_step(25))
+    chief.communicate()
+    assert chief.returncode == -signal.SIGKILL
+    _, errors = other.communicate()
+    assert other.returncode == PREEMPTED and 'Start all workers again' in errors, errors
+    assert 'Traceback' not in errors
+    [newest] = two.glob('train/.partial-*/model_run/checkpoints/ckpt-20.data*')
+    os.truncate(newest, 1000)
+    children = start_workers(config_file, two)
+    until(children[0], 'ckpt-20 is damaged: ckpt-20.data-00000-of-00001 has changed since it was written')
+    for child in children:  # the other one takes what the chief found
+        until(child, 'resuming at step 10 of 40')
+    finish(children)
+    for tag in ('loss', 'validation/loss'):
+        curves = [dict(report.curves(str(model_run(root) / 'tensorboard'))[tag]) for root in (one, two)]
+        assert curves[0].keys() == curves[1].keys()
+        np.testing.assert_allclose(list(curves[1].values()), list(curves[0].values()), atol=1e-5)
+    expected, found = weights(one), weights(two)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, atol=1e-4, err_msg=key)
+    skipped = start_workers(config_file, two)
+    finish(skipped)  # both see that it is done
+
+
+@pytest.mark.parametrize('cluster, task, expected', [
+    ({'worker': ['a:1', 'b:1']}, ('worker', 0), False), ({'worker': ['a:1', 'b:1']}, ('worker', 1), True),
+    ({'chief': ['c:1'], 'worker': ['a:1']}, ('chief', 0), False),
+    ({'chief': ['c:1'], 'worker': ['a:1']}, ('worker', 0), True)])
+def test_who_follows(monkeypatch, cluster, task, expected):
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': dict(zip(('type', 'index'), task))}))
+    config = TrainConfig(strategy='multi_worker_mirrored')
+    strategy.check(config)
+    assert strategy.is_worker(config) is expected
+
+
+def test_a_worker_that_follows_makes_no_other_stage(config_file, tmp_path, monkeypatch):
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': {'worker': ['a:1', 'b:1']},
+                                                'task': {'type': 'worker', 'index': 1}}))
+    resolved = config.load(config_file, ['train.strategy=multi_worker_mirrored'])
+    with pytest.raises(UserError, match='has no finished prepare, and only the chief worker can make it'):
+        pipeline.Pipeline(resolved, str(tmp_path), []).run(stage.get('prepare'))
