@@ -97,7 +97,7 @@ def kill_after(seconds: float, stage: str, flags: list[str], folder: pathlib.Pat
 
 
 def kill_at(call: str, number: int, stage: str, flags: list[str], folder: pathlib.Path) -> bool:
-    """As `kill_after`, at the main thread's n-th call of one name."""
+    """Start a stage and kill it at its main thread's n-th call of one name; return whether it was killed."""
     return start(['strace', '-o', os.devnull, '-e', call, '-e', f'inject={call}:signal=SIGKILL:when={number}',
                   *command(stage, flags)], folder).wait() == -signal.SIGKILL
 

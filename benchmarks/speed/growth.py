@@ -128,7 +128,7 @@ def corpora(folder: pathlib.Path, lines: list[int], rounds: int, flags: list[str
 
 
 def processor_seconds() -> float:
-    """Of this process and its children that have ended."""
+    """Return the processor time of this process and of its children that have ended."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 

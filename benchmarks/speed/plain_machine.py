@@ -87,7 +87,7 @@ class PlainMachine:
         return features, np.sign(good - bad), (good - bad).sum(1), learned
 
     def _weights(self):
-        """How often each index was right for once that it was wrong."""
+        """Return how often each index was right for once that it was wrong."""
         right, wrong = np.zeros([2, FEATURES + 1], np.float32)
         for index in range(FEATURES + 1):
             for spoke in (1, -1):

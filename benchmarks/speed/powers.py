@@ -1,4 +1,4 @@
-"""What growth looks like: exponents, lines and pictures of them."""
+"""Fit exponents and lines to costs by size, and draw them."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 
 def power(sizes: Sequence[float], costs: Sequence[float]) -> Power:
-    """Of three points or more; the interval is Student's, of the points' distances from the line."""
+    """Fit a power to three points or more; the interval is Student's, from the points' distances to the line."""
     found = scipy.stats.linregress(np.log(sizes), np.log(costs))
     reach = scipy.stats.t.ppf(0.975, len(sizes) - 2) * np.nan_to_num(found.stderr)  # none of a constant
     return Power(float(found.slope), float(found.slope - reach), float(found.slope + reach))

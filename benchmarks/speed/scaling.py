@@ -1,4 +1,4 @@
-"""What distribution costs: the same step on one device, two logical devices and two workers, on equal cores.
+"""Measure what distribution costs: one step on one device, two logical devices and two workers, on equal cores.
 
     python benchmarks/speed/scaling.py --out DIR
 

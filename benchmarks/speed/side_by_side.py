@@ -84,7 +84,7 @@ class Side:
         return json.loads(said)
 
     def processor_seconds(self) -> float:
-        """Of the process and its children, those that have ended included."""
+        """Return the processor time of the side and its children, those that have ended included."""
         process = psutil.Process(self._process.pid)
         return sum(sum(each.cpu_times()[:4]) for each in [process, *process.children(recursive=True)])
 

@@ -28,6 +28,16 @@ def check(config, files: str, examples: str) -> None:
         raise ValueError('validation_fraction and test_fraction leave nothing for training')
 
 
+def check_dead_letters(config, examples: str) -> None:
+    """Refuse a `max_dead_letters` that is no fraction of the `examples`.
+
+    Raises:
+      ValueError: it is below 0 or above 1.
+    """
+    if not 0 <= config.max_dead_letters <= 1:
+        raise ValueError(f'max_dead_letters is a fraction of the {examples}, 0 to 1; it is {config.max_dead_letters}')
+
+
 def fraction(config, split: str) -> float:
     """Return the fraction of the training examples that is split off for a split."""
     return getattr(config, f'{split}_fraction', 0.0)

@@ -54,8 +54,7 @@ class Config:
     images_per_shard: int = 1000  # images in one TFRecord file
 
     def __post_init__(self):
-        if not 0 <= self.max_dead_letters <= 1:
-            raise ValueError(f'max_dead_letters is a fraction of the images, 0 to 1; it is {self.max_dead_letters}')
+        splits.check_dead_letters(self, 'images')
         if self.samples not in ('', 'digits'):
             raise ValueError(f'samples must be digits or empty; it is {self.samples!r}')
         if self.samples:

@@ -50,8 +50,7 @@ class Config:
     pairs_per_shard: int = 200  # pairs in one TFRecord file
 
     def __post_init__(self):
-        if not 0 <= self.max_dead_letters <= 1:
-            raise ValueError(f'max_dead_letters is a fraction of the pairs, 0 to 1; it is {self.max_dead_letters}')
+        splits.check_dead_letters(self, 'pairs')
         if self.samples not in ('', 'people'):
             raise ValueError(f'samples must be people or empty; it is {self.samples!r}')
         if self.samples:

@@ -52,8 +52,7 @@ class Config(subwords.Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 <= self.max_dead_letters <= 1:
-            raise ValueError(f'max_dead_letters is a fraction of the records, 0 to 1; it is {self.max_dead_letters}')
+        splits.check_dead_letters(self, 'records')
         self._check_columns()
         if self.samples not in ('', 'cldr'):
             raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')

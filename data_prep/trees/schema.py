@@ -50,8 +50,7 @@ class Config(subwords.Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 <= self.max_dead_letters <= 1:
-            raise ValueError(f'max_dead_letters is a fraction of the trees, 0 to 1; it is {self.max_dead_letters}')
+        splits.check_dead_letters(self, 'trees')
         if not self.train:
             raise ValueError('train must list files, folders or archives of trees, for example --set '
                              'data.train=[wsj.tar.gz/wsj]')

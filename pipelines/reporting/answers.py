@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from pipelines.evaluation import predictions
+
 Pieces = list[tuple[str, bool]]
 SHOWN, SHOWN_WRONG = 20, 12
 # Units a reader compares: single digits, otherwise words.
@@ -20,13 +22,11 @@ def read(path: str) -> list[dict[str, str]]:
     if not tf.io.gfile.exists(path):
         return []
     rows = []
-    for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
+    for features in predictions.read(path, tf.io.gfile.GFile):
         row = {}
-        for name, feature in tf.train.Example.FromString(serialized).features.feature.items():
-            kind = feature.WhichOneof('kind')
-            values = getattr(feature, kind).value if kind else []
-            if kind == 'bytes_list' and values:
-                row[name], *others = [text.decode('utf-8', 'replace') for text in values]
+        for name, values in features.items():
+            if values and isinstance(values[0], str):
+                row[name], *others = values
                 if others:
                     row[f'{name}_others'] = ', '.join(others)
             elif len(values) == 1:

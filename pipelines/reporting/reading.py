@@ -14,6 +14,7 @@ import tensorflow as tf
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from pipelines.evaluation import predictions
 from pipelines.reporting import figures
 
 Points = Sequence[tuple[int, float]]
@@ -67,11 +68,10 @@ def certainties(path: str) -> list[float]:
     """Return the probability of every best prediction in a file; empty if the file has none."""
     found = []
     if tf.io.gfile.exists(path):
-        for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator():
-            features = tf.train.Example.FromString(serialized).features.feature
+        for features in predictions.read(path, tf.io.gfile.GFile):
             if 'candidate_probabilities' not in features:
                 return []
-            found.append(features['candidate_probabilities'].float_list.value[0])
+            found.append(features['candidate_probabilities'][0])
     return found
 
 

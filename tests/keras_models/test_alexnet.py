@@ -19,13 +19,7 @@ SEED = np.array([1, 2], np.int32)
 
 
 def randomised(config, seed=0):
-    """A net whose every weight is random and large enough for nothing to vanish, and its layers by name."""
-    model = alexnet.build(config)['classifier']
-    draw = np.random.default_rng(seed)
-    for weight in model.weights:
-        n = np.prod(weight.shape[:-1])
-        weight.assign(draw.normal(0, (2 / n) ** 0.5 if n > 1 else 0.3, weight.shape))
-    return model, {layer.name: layer for layer in model.layers}
+    return classifier_steps.randomised(alexnet.build(config)['classifier'], seed)
 
 
 def pictures(n=2, side=96, seed=0):

@@ -20,13 +20,7 @@ def paper(variant, **changes):
 
 
 def randomised(config, seed=0):
-    """A net whose every weight is random and large enough for nothing to vanish, and its layers by name."""
-    model = prelu_net.build(config)['classifier']
-    draw = np.random.default_rng(seed)
-    for weight in model.weights:
-        n = np.prod(weight.shape[:-1])
-        weight.assign(draw.normal(0, (2 / n) ** 0.5 if n > 1 else 0.3, weight.shape))
-    return model, {layer.name: layer for layer in model.layers}
+    return classifier_steps.randomised(prelu_net.build(config)['classifier'], seed)
 
 
 @pytest.mark.parametrize('variant, operations, convolutions', [('A', 1.90, 1.89), ('B', 2.32, 2.31), ('C', 5.30, 5.32)])

@@ -40,3 +40,12 @@ def assert_xla_computes_the_same(paper, config, model, image):
     for one, other in zip(plain, compiled):
         assert float(tf.reduce_max(tf.abs(one))) > 0
         np.testing.assert_allclose(one, other, rtol=0, atol=64 * EPS * float(tf.reduce_max(tf.abs(one))))
+
+
+def randomised(model, seed=0):
+    """A net whose every weight is random and large enough for nothing to vanish, and its layers by name."""
+    draw = np.random.default_rng(seed)
+    for weight in model.weights:
+        n = np.prod(weight.shape[:-1])
+        weight.assign(draw.normal(0, (2 / n) ** 0.5 if n > 1 else 0.3, weight.shape))
+    return model, {layer.name: layer for layer in model.layers}

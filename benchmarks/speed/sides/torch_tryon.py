@@ -24,7 +24,7 @@ def load(authors: str) -> types.ModuleType:
 
 
 def options(size: list[int]) -> types.SimpleNamespace:
-    """Those of the published weights."""
+    """Return the authors' options for the published weights."""
     return types.SimpleNamespace(load_height=size[0], load_width=size[1], semantic_nc=len(GROUPS), grid_size=5, ngf=64,
                                  norm_G='spectralaliasinstance', num_upsampling_layers='most', init_type='xavier',
                                  init_variance=0.02)

@@ -24,17 +24,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(not CHROMIUM, reason='ther
 
 
 @pytest.fixture(scope='module')
-def destinations(tmp_path_factory):
-    return served_kinds.push_all(str(tmp_path_factory.mktemp('serving')))
-
-
-@pytest.fixture(scope='module')
-def server(destinations):
-    with served.running(destinations) as running:
-        yield running
-
-
-@pytest.fixture(scope='module')
 def chromium():
     from playwright import sync_api  # not at the top: the other tiers collect this file without it
     with sync_api.sync_playwright() as driver:

@@ -10,18 +10,7 @@ import tensorflow as tf
 from data_prep.people import sample_people
 from pipelines.serving import pusher
 from pipelines.serving.studio import Studio
-from support import people_parser, served, served_kinds, tiny_classifier
-
-
-@pytest.fixture(scope='module')
-def destinations(tmp_path_factory):
-    return served_kinds.push_all(str(tmp_path_factory.mktemp('serving')))
-
-
-@pytest.fixture(scope='module')
-def server(destinations):
-    with served.running(destinations) as running:
-        yield running
+from support import people_parser, served, tiny_classifier
 
 
 def act(server, model, action, body):
