@@ -165,11 +165,11 @@ class Scorer:
     def _played(self, kind: str) -> float:
         game = self._game
 
-        def half(first: bool, seed: int):
+        def half(first, seed):
             return match(game, lambda board, active, turn: self._model.judged(board),
-                         opponent(game, kind, tf.constant([seed, 1])),
-                         game.start(tf.constant([seed, 0]), GAMES // 2), tf.constant(first))
-        halves = tf.function(lambda: tf.concat([half(True, 1), half(False, 2)], 0), autograph=False)()
+                         opponent(game, kind, tf.stack([seed, 1])), game.start(tf.stack([seed, 0]), GAMES // 2), first)
+        half = tf.function(half, autograph=False)
+        halves = tf.concat([half(tf.constant(first), tf.constant(seed)) for first, seed in ((True, 1), (False, 2))], 0)
         good = halves >= 0 if kind == 'perfect' else halves > 0
         return float(tf.reduce_mean(tf.cast(good, tf.float32)))
 
