@@ -193,8 +193,8 @@ def attention(q, k, v, mask, dropout: Callable = lambda weights: weights):
       [B, L, h, d_v].
     """
     z = tf.einsum('blhk,bmhk->bhlm', q, k) * k.shape[-1] ** -0.5
-    # Adding is faster than selecting on a CPU, and e^-1e9 is exactly zero too.
-    weights = dropout(tf.nn.softmax(z + tf.cast(tf.where(mask, 0.0, -1e9), z.dtype)))
+    # Adding is faster than selecting on a CPU, and e^-3e4 is exactly zero too; float16 ends at -65,504.
+    weights = dropout(tf.nn.softmax(z + tf.cast(tf.where(mask, 0.0, -3e4), z.dtype)))
     return tf.einsum('bhlm,bmhv->blhv', weights, v)
 
 

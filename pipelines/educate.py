@@ -26,9 +26,9 @@ def check(config: 'Config') -> None:
     from data_prep import UserError
     if stage.name_of('train', config) != 'educate':
         raise UserError(f'{config.model_spec.name} does not learn by play; run `python -m pipelines.train`.')
-    if config.train.strategy != 'one_device' or config.train.init_from or config.train.monitor:
-        raise UserError('train.strategy, train.init_from and train.monitor are for networks. Leave them out for '
-                        'machines that learn by play.')
+    if config.train.strategy != 'one_device' or config.train.init_from or config.train.monitor or config.train.ema:
+        raise UserError('train.strategy, train.init_from, train.monitor and train.ema are for networks. Leave them out '
+                        'for machines that learn by play.')
     assert config.model_spec.check_game  # every model that plays has it
     config.model_spec.check_game(config.model, config.data.game, config.data.options)
 

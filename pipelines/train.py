@@ -23,11 +23,13 @@ def execute(context: stage.Context) -> None:
 def check(config: 'Config') -> None:
     from data_prep import UserError
     from pipelines.training import curriculum, hybrid_parallel, strategy
+    from pipelines.training import ema as averages
     if (name := stage.name_of('train', config)) != 'train':
         raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
     if config.train.patience and not config.train.monitor:
         raise UserError('train.patience needs a metric to wait for. Set train.monitor, such as train.monitor=loss.')
     strategy.check(config.train)
+    averages.check(config.train)
     hybrid_parallel.check(config)
     curriculum.phases(config)
     given_weights(config)

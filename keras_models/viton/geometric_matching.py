@@ -124,7 +124,9 @@ def correlation(person, cloth):
     channel for each position of the person, counted down the columns.
     """
     height, width, channels = person.shape[1:]
-    person, cloth = (tf.math.l2_normalize(features, -1) for features in (person, cloth))
+    # In float32, because the epsilon, 1e-12, is zero in float16.
+    person, cloth = (tf.cast(tf.math.l2_normalize(tf.cast(features, tf.float32), -1), features.dtype)
+                     for features in (person, cloth))
     person = tf.reshape(tf.transpose(person, [0, 2, 1, 3]), [-1, width * height, channels])
     cloth = tf.reshape(cloth, [-1, height * width, channels])
     return tf.reshape(tf.matmul(cloth, person, transpose_b=True), [-1, height, width, width * height])

@@ -9,12 +9,13 @@ class TrainConfig:
 
     `jit: auto` compiles with XLA on GPU and TPU, and on a CPU where that was measured to be faster
     (`pipelines/training/jit.py`). `precision: bfloat16` computes layers in bfloat16 and keeps weights, losses and
-    updates in float32. `gradient_accumulation_steps` splits a batch into that many parts and applies their summed
-    gradients once: the same update in less memory, except that batch normalisation sees one part at a time.
-    `rematerialise` also saves memory for the same update: it recomputes most of the forward pass during the backward
-    pass. `dense_layers: one_device` keeps the dense layers of an image network on the first of several devices
-    (`pipelines/training/hybrid_parallel.py`). `init_from` names weights to start from: a checkpoint, a ModelRun, an
-    exported model or the folder of its pushed versions; from a list, each provides the networks it holds.
+    updates in float32; `float16`, with loss scaling, is for GPUs without bfloat16. `gradient_accumulation_steps` splits
+    a batch into that many parts and applies their summed gradients once: the same update in less memory, except that
+    batch normalisation sees one part at a time. `rematerialise` also saves memory for the same update: it recomputes
+    most of the forward pass during the backward pass. `dense_layers: one_device` keeps the dense layers of an image
+    network on the first of several devices (`pipelines/training/hybrid_parallel.py`). `init_from` names weights to
+    start from: a checkpoint, a ModelRun, an exported model or the folder of its pushed versions; from a list, each
+    provides the networks it holds.
     """
     steps: int = 100000  # weight updates; 0 exports the weights of `init_from` unchanged
     init_from: str | list[str] = ''
@@ -22,7 +23,7 @@ class TrainConfig:
     strategy: Literal['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'] = 'one_device'
     tpu: str = ''  # address of the TPU; local on a TPU VM
     jit: bool | Literal['auto'] = 'auto'
-    precision: Literal['float32', 'bfloat16'] = 'float32'
+    precision: Literal['float32', 'bfloat16', 'float16'] = 'float32'
     gradient_accumulation_steps: int = 1
     rematerialise: bool = False
     dense_layers: Literal['every_device', 'one_device'] = 'every_device'
@@ -34,6 +35,7 @@ class TrainConfig:
     monitor: str = ''  # validation metric whose best checkpoint is exported, such as top1_error; empty: the last ones
     monitor_mode: Literal['min', 'max'] = 'min'  # whether the best value is the lowest or the highest
     patience: int = 0  # validations without a better value after which training ends; 0: none
+    ema: float = 0.0  # momentum of a moving average of the weights to validate and export, such as 0.999; 0: none
     keep_checkpoints: int = 5  # newest checkpoints kept on disk
     average_checkpoints: int = 5  # newest checkpoints averaged for export; 1 exports the last
 

@@ -207,6 +207,8 @@ def _training(config: Config, run: dict) -> dict[str, str]:
             f'mean of {len(names)} checkpoints, {names[0]} to {names[-1]}')
     if best := run.get('best'):
         facts['weights'] += f', the best {best["metric"]} in validation: {best["value"]:.4g}'
+    if config.train.ema:
+        facts['weights'] = f'moving average, momentum {config.train.ema:g}, of {facts["weights"]}'
     return facts | {'seed': str(config.seed)}
 
 

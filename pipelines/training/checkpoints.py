@@ -26,6 +26,7 @@ from keras_models.weights import checkpoint_file
 from pipelines.core import artifacts
 
 HASHES = '.sha256'
+AVERAGE = 'average/'  # begins the name of an optimizer's variable that is a weight's moving average
 _SUFFIXES = re.compile(r'\.index|\.data-[0-9]{5}-of-[0-9]{5}|\.sha256')
 
 
@@ -241,6 +242,13 @@ def _keys(reader, path: str) -> dict[tuple[str, str], str]:
             if key.startswith('nets/')}
 
 
+def _moving(reader, path: str) -> dict[tuple[str, str], str]:
+    """Return the keys of moving averages, as `_keys`."""
+    return {(key.split('/')[1], name.removeprefix(AVERAGE).replace('/', ':')): key
+            for key, name in _names(reader, path).items()
+            if key.startswith('optimizers/') and name.startswith(AVERAGE)}
+
+
 def _names(reader, path: str) -> dict[str, str]:
     """Return the key of every stored variable -> the name it had, such as `m/conv1/kernel` of an optimizer."""
     if not reader.has_tensor('_CHECKPOINTABLE_OBJECT_GRAPH'):
@@ -304,10 +312,14 @@ def foreign(init_from: str | Sequence[str], model: ModelSpec) -> dict:
             **{key: ' and '.join(words) for key, words in several.items()}} if found else {}
 
 
-def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str]) -> None:
-    """Set each weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1)."""
+def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str], moving: bool = False) -> None:
+    """Set each weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1).
+
+    Args:
+      moving: whether to take a weight's moving average, where a checkpoint has one, and not the weight.
+    """
     readers = [(_reader(path), path) for path in paths]
-    keys = _keys(*readers[0])
+    keys = _keys(*readers[0]) | (_moving(*readers[0]) if moving else {})
     for net, variables in by_name(nets).items():
         for name, variable in variables.items():
             mean = np.mean([_tensor(*reader, keys[net, name]) for reader in readers], axis=0, dtype=np.float64)

@@ -16,8 +16,8 @@ def check(config: Config) -> None:
     """Check that `train.dense_layers: one_device` is possible.
 
     Raises:
-      UserError: replicas are on several machines or on TPU cores, gradients are accumulated, or the net has no such
-        layers.
+      UserError: replicas are on several machines or on TPU cores, gradients are accumulated or scaled, weights
+        are averaged, or the net has no such layers.
     """
     if config.train.dense_layers == 'every_device':
         return
@@ -30,6 +30,9 @@ def check(config: Config) -> None:
     if getattr(config.model, 'clip_norm', 0):
         raise UserError('train.dense_layers: one_device applies each device\'s gradients separately, so that they have '
                         'no common norm. Set model.clip_norm=0.')
+    if config.train.ema or config.train.precision == 'float16':
+        raise UserError('train.dense_layers: one_device updates dense layers by itself, without a moving average or '
+                        'loss scaling. Leave train.ema out, and give another train.precision than float16.')
     if not config.model_spec.dense_layers_apart:
         raise UserError(f'train.dense_layers: one_device needs a convolutional net that ends in dense layers, and '
                         f'{config.model_spec.name} has none. Leave it out.')

@@ -1,7 +1,12 @@
-"""`train.precision: bfloat16`: layers compute in bfloat16; weights, losses and updates stay float32.
+"""`train.precision`: layers compute in bfloat16 or float16; weights, losses and updates stay float32.
 
-With XLA or on an accelerator this is Keras's mixed precision policy. A CPU's oneDNN graph has fast bfloat16 matrix
-products but slower elementwise kernels than in float32, so there TensorFlow's graph rewriter casts around the products.
+bfloat16: with XLA or on an accelerator this is Keras's mixed precision policy. A CPU's oneDNN graph has fast bfloat16
+matrix products but slower elementwise kernels than in float32, so there TensorFlow's graph rewriter casts around the
+products.
+
+float16, for GPUs without bfloat16: Keras's policy, and its loss scaling (Micikevicius et al. 2018, 3.2), because small
+gradients would be zero. The scale is halved and the update left out where a gradient overflows, and doubled after
+`GROWTH` updates in a row without; it belongs to the optimizer's state, so checkpoints hold it.
 """
 import contextlib
 import os
@@ -12,17 +17,19 @@ from tensorflow import keras
 
 from pipelines.core import machine
 
+GROWTH = 2000  # updates in a row without an overflow after which the scale is doubled
+
 
 @contextlib.contextmanager
 def policy(precision: str, use_mixed_policy: bool):
-    """Set Keras's policy for layers built in this context: bfloat16 computation, float32 variables.
+    """Set Keras's policy for layers built in this context: computation in that precision, float32 variables.
 
     Args:
       use_mixed_policy: True (XLA, GPU, TPU) sets it; False leaves bfloat16 to the graph rewriter, see `rewriting`.
     """
     before = keras.mixed_precision.global_policy()
-    mixed = precision == 'bfloat16' and use_mixed_policy
-    keras.mixed_precision.set_global_policy('mixed_bfloat16' if mixed else 'float32')
+    mixed = precision == 'float16' or precision == 'bfloat16' and use_mixed_policy
+    keras.mixed_precision.set_global_policy(f'mixed_{precision}' if mixed else 'float32')
     try:
         yield
     finally:
@@ -51,3 +58,23 @@ def hindrance() -> str:
         return f'ONEDNN_MAX_CPU_ISA holds oneDNN to {most}'  # which aborts when it is asked for bfloat16
     known = platform.machine() == 'x86_64' and machine.cpu()[1]
     return 'this processor has no AVX-512' if known and 'avx512f' not in known else ''
+
+
+def scaling(optimizers: dict[str, keras.optimizers.Optimizer]) -> dict[str, keras.optimizers.Optimizer]:
+    """Return the optimizers with loss scaling."""
+    return {name: keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic_growth_steps=GROWTH)
+            for name, optimizer in optimizers.items()}
+
+
+def scaled(optimizer: keras.optimizers.Optimizer, loss, normaliser):
+    """Return what to differentiate: the loss, a sum, or with loss scaling its mean times the scale."""
+    if not isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer):
+        return loss
+    return optimizer.get_scaled_loss(tf.math.divide_no_nan(loss, normaliser))
+
+
+def unscaled(optimizer: keras.optimizers.Optimizer, gradients: list, normaliser) -> list:
+    """Return the gradients of the sum from those of `scaled`."""
+    if not isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer):
+        return gradients
+    return [gradient * normaliser for gradient in optimizer.get_unscaled_gradients(gradients)]

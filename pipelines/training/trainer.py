@@ -17,7 +17,17 @@ from keras_models.core import layers, rematerialisation
 from pipelines.core import compatibility
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
-from pipelines.training import best, checkpoints, curriculum, devices, divergence, hybrid_parallel, loop, precision
+from pipelines.training import (
+    best,
+    checkpoints,
+    curriculum,
+    devices,
+    divergence,
+    ema,
+    hybrid_parallel,
+    loop,
+    precision,
+)
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
@@ -53,15 +63,18 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             self._eval_nets, self._train_nets = (self._called(self.nets | frozen, recompute)
                                                  for recompute in (False, config.train.rematerialise))
             self.optimizers = self.model.optimizers(config.model)
+            # Schedules that depend on validation results keep their state in variables.
+            self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
+                              if hasattr(optimizer, 'schedule')}
+            self.averages = ema.Averages(self.nets, self.optimizers, config.train.ema)
+            if config.train.precision == 'float16':
+                self.optimizers = precision.scaling(self.optimizers)
             for name, optimizer in self.optimizers.items():
                 optimizer.build(self.nets[name].trainable_variables)
             self.global_step = orbit.utils.create_global_step()
             self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
                                          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
             self.best = best.Best(config.train)
-        # Schedules that depend on validation results keep their state in variables.
-        self.schedules = {name: optimizer.schedule for name, optimizer in self.optimizers.items()
-                          if hasattr(optimizer, 'schedule')}
         # Without XLA this is not a function of its own: synchronised normalisation could not reach the other replicas
         # from inside one, nor could the first device's dense layers; hybrid nets compile their halves themselves.
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
@@ -139,6 +152,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
                  float(optimizer.learning_rate.numpy()) for name, optimizer in self.optimizers.items()}
         return {**result, **rates, f'{self.model.unit}_per_second': units / seconds}
+
+    def evaluate(self, num_steps):
+        with self.averages.in_place():
+            return orbit.StandardEvaluator.evaluate(self, num_steps)
 
     def eval_begin(self):
         self._eval_totals: list[dict] = []
@@ -233,11 +250,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """
         with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
             losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.phases[phase].model)
+            learned = {name: precision.scaled(optimizer, *losses[name]) for name, optimizer in self._learning(losses)}
         gradients = {}
-        for name, _ in self._learning(losses):
-            variables = self.nets[name].trainable_variables
-            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in
-                               tape.gradient(losses[name][0], variables, unconnected_gradients='zero')]
+        for name, optimizer in self._learning(losses):
+            found = tape.gradient(learned[name], self.nets[name].trainable_variables, unconnected_gradients='zero')
+            gradients[name] = precision.unscaled(optimizer, [tf.convert_to_tensor(gradient) for gradient in found],
+                                                 losses[name][1])
         return gradients, losses, metrics
 
     def _reduce(self, values):
@@ -287,7 +305,8 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
         loop.run(trainer, progress, run)
         last = ((config.train.monitor and loop.newest_intact(trainer, run, [loop.BEST], 1))
                 or loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints))
-        checkpoints.assign_mean(trainer.nets, last)
+        checkpoints.assign_mean(trainer.nets, last, moving=bool(config.train.ema))
+        trainer.averages.begin()
         # Weights that are not trained are scored only by `evaluate`.
         averaged = trainer.evaluate(tf.constant(-1)) if config.train.steps else {}
     facts = RunFacts(
@@ -306,7 +325,10 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
 
 def start(trainer: Trainer, run: str) -> int:
     """Restore the newest checkpoint in `run`, or else the weights of `train.init_from`; return the step."""
-    return loop.start(trainer, run, lambda: _initial_weights(trainer))
+    def begin():
+        _initial_weights(trainer)
+        trainer.averages.begin()
+    return loop.start(trainer, run, begin)
 
 
 def _initial_weights(trainer: Trainer) -> None:

@@ -61,9 +61,10 @@ def test_the_closure_of_training_is_this_one():
         'keras_models', 'keras_models.core.layers', 'keras_models.core.losses', 'keras_models.core.optimizers',
         'keras_models.core.rematerialisation', 'keras_models.transformer', 'keras_models.weights.checkpoint_file',
         'pipelines.train', 'pipelines.training.best', 'pipelines.training.checkpoints',
-        'pipelines.training.curriculum', 'pipelines.training.devices', 'pipelines.training.facts',
-        'pipelines.training.hybrid_parallel', 'pipelines.training.jit', 'pipelines.training.loop',
-        'pipelines.training.precision', 'pipelines.training.strategy', 'pipelines.training.trainer'}
+        'pipelines.training.curriculum', 'pipelines.training.devices', 'pipelines.training.ema',
+        'pipelines.training.facts', 'pipelines.training.hybrid_parallel', 'pipelines.training.jit',
+        'pipelines.training.loop', 'pipelines.training.precision', 'pipelines.training.strategy',
+        'pipelines.training.trainer'}
 
 
 @pytest.fixture

@@ -113,5 +113,5 @@ def test_mistakes_are_sentences(config_file, examples, tmp_path):
         train(config_file, examples, tmp_path, 'train.monitor=bleu')
     with pytest.raises(UserError, match=r'train\.patience needs a metric .*train\.monitor=loss'):
         train_stage.check(config.load(config_file, ['train.patience=2']))
-    with pytest.raises(UserError, match=r'train\.monitor are for networks'):
+    with pytest.raises(UserError, match=r'train\.monitor and train\.ema are for networks'):
         educate.check(config.load('learning_machine_nim', ['train.monitor=degree']))
