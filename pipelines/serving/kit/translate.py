@@ -13,8 +13,6 @@ import pathlib
 import sys
 import unicodedata
 
-import ctranslate2
-
 BATCH = 64  # sentences per batch
 
 
@@ -27,6 +25,7 @@ class Translator:
     """
 
     def __init__(self, folder, compute_type='float32'):
+        import ctranslate2
         folder = pathlib.Path(folder)
         config = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
         self.inference = config['inference']
@@ -48,6 +47,10 @@ class Translator:
                 ids = [self.ids[token] for token in answer if token != self.end]
                 results[number].update(text=self.subwords.decode(ids), score=score)
         return results
+
+    def predict(self, lines):
+        """Translate lines; return dicts with `answers`, of which there is one, and what a call returns."""
+        return [{'answers': [result['text']], **result} for result in self(lines)]
 
     def translate(self, sources):
         """Return the best hypothesis, with end symbol, and its score, for subwords without one.
@@ -112,7 +115,11 @@ class WordPieces:
         return b''.join(self.texts[i] for i in ids).strip().decode('utf-8', 'replace')
 
 
+load = Translator
+
+
 def main():
+    import ctranslate2
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('lines', nargs='*', metavar='LINE', help='text to translate (default: standard input, by lines)')
     flags.add_argument('--compute_type', choices=sorted(ctranslate2.get_supported_compute_types('cpu')),

@@ -20,7 +20,7 @@ from keras_models.text.translator import Inference
 from keras_models.transformer import EOS, PAD, Config
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
-from pipelines.serving import export_ctranslate2
+from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
@@ -120,7 +120,7 @@ def test_log_probabilities_are_ours_and_a_weight_that_is_not_shows(model):
     for weight in nets['transformer'].weights:
         value = weight.numpy()
         weight.assign(value * 1.5 + 0.1)
-        assert engine.difference(folder, nets, *pairs) > export_ctranslate2.TOLERANCE, weight.name
+        assert engine.difference(folder, nets, *pairs) > ctranslate2.TOLERANCE, weight.name
         weight.assign(value)
 
 
@@ -180,7 +180,7 @@ def test_lines_in_lines_out_without_tensorflow(finished):
     texts = [text.decode() for text in expected['text']]
     assert texts[0] == WORDS[lines[0]]  # it learned
 
-    path = printed.split('translate with `python ')[1].split(' <')[0]
+    path = printed.split(' --help`')[0].split()[-1]
     script = ('import runpy, sys\nsys.modules.update(tensorflow=None, tensorflow_text=None)\n'
               'sys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name="__main__")\n')
     done = subprocess.run([sys.executable, '-c', script, path], input='\n'.join(lines) + '\n', capture_output=True,
@@ -199,14 +199,16 @@ def test_lines_in_lines_out_without_tensorflow(finished):
 
 def test_it_is_skipped_where_nothing_changed_and_lineage_leads_to_the_weights(finished):
     pipeline, _ = finished
-    pipeline.run(export_ctranslate2.STAGE)
-    assert pipeline.skipped == ['export_ctranslate2']
-    [(execution, _, outputs)] = pipeline.metadata.completed('export_ctranslate2')
+    pipeline.run(stage.get('export-ctranslate2'))
+    assert pipeline.skipped == ['export-ctranslate2']
+    [(execution, _, outputs)] = pipeline.metadata.completed('export-ctranslate2')
     inputs = pipeline.metadata.inputs_of(execution)
     assert {pipeline.outputs('train')['model_run'].id, pipeline.outputs('prepare')['examples'].id} <= set(inputs)
     with open(os.path.join(outputs['ctranslate2'].uri, 'landmark.json'), encoding='utf-8') as file:
         assert json.load(file)['model_run'] == pipeline.outputs('train')['model_run'].digest
-    assert pipeline.metadata.completed('export') == []  # the gate's models, of which this is none
+    loaded = runner.load(outputs['ctranslate2'].uri)
+    [found] = loaded.predict(['one'])
+    assert found['answers'] == [WORDS['one']] and loaded.description['format'] == 'ctranslate2'
 
 
 def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, monkeypatch, tmp_path):
@@ -221,27 +223,31 @@ def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, 
     context = stage.Context(pipeline.config, {**pipeline.outputs('prepare'), **pipeline.outputs('train')},
                             {'ctranslate2': str(tmp_path)}, [], {}, pipeline)
     with pytest.raises(UserError, match=r'differs by .* from ours\. Install the version in requirements\.lock'):
-        export_ctranslate2.execute(context)
+        export.execute(table.FORMATS['ctranslate2'], context)
     assert os.listdir(tmp_path) == []
 
 
 def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
     loaded = config.load(config_file)
     with pytest.raises(UserError, match=r'Run `python -m pipelines\.prepare` first'):
-        Pipeline(loaded, str(tmp_path), []).run(export_ctranslate2.STAGE)
-    other = types.SimpleNamespace(model=object(), values={'model': {'module': 'keras_models.vgg'}})
-    with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is keras_models\.vgg'):
-        export_ctranslate2.check(other)
+        Pipeline(loaded, str(tmp_path), []).run(stage.get('export-ctranslate2'))
+    check = stage.get('export-ctranslate2').check
+    with pytest.raises(UserError, match='holds models of text; data.module data_prep.imagenet is for image'):
+        check(config.load('demo_images'))
+    other = types.SimpleNamespace(model=object(), data_spec=loaded.data_spec, values={'model': {'module': 'x.y'}})
+    with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is x\.y'):
+        check(other)
     with pytest.raises(UserError, match='subwords.model is missing'):
         wmt.subword_model(str(tmp_path))
     monkeypatch.setitem(sys.modules, 'ctranslate2', None)  # as if it were not installed
     with pytest.raises(UserError, match='python -m pip install "ctranslate2>=4.8,<5"'):
-        export_ctranslate2.check(loaded)
+        check(loaded)
 
 
 def test_a_misspelt_engine_is_refused_and_needs_no_engine():
-    script = ('import sys\nfrom pipelines import export\nfrom pipelines.serving import export_ctranslate2\n'
-              'assert not {"tensorflow", "ctranslate2"} & set(sys.modules)')
+    script = ('import sys\nfrom pipelines import export, evaluate\nfrom pipelines.core import stage\n'
+              'stage.get("export-ctranslate2"), stage.get("evaluate-onnx")\n'
+              'assert not {"tensorflow", "ctranslate2", "onnx"} & set(sys.modules)')
     subprocess.run([sys.executable, '-c', script], check=True)
-    done = command('pipelines.export', '--to', 'onnx')
-    assert done.returncode == 2 and "invalid choice: 'onnx'" in done.stderr
+    done = command('pipelines.export', '--to', 'onxx')
+    assert done.returncode == 2 and "invalid choice: 'onxx'" in done.stderr
