@@ -24,10 +24,9 @@ from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
+from support.copier import BASE, PIECES, batch, sentences, train
 from support.text_data import WORDS
 
-PIECES = ['<pad>', '<s>', '</s>', '<unk>', *(f'▁{i}' for i in range(4, 30))]
-BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2}
 VARIANTS = {
     'post, sinusoids': {'N': 2},
     'pre, sinusoids, d_k > d_v': {'norm': 'pre', 'd_k': 11, 'd_v': 7},
@@ -42,35 +41,6 @@ def one_thread():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('OMP_NUM_THREADS', '1')
         yield
-
-
-def sentences(n, seed):
-    """Ids of `n` sentences of 1 to 9 words, each ending in EOS."""
-    draw = np.random.default_rng(seed)
-    return [[*draw.integers(4, len(PIECES), draw.integers(1, 10)).tolist(), EOS] for _ in range(n)]
-
-
-def batch(rows, length):
-    return tf.constant([row + [PAD] * (length - len(row)) for row in rows])
-
-
-def train(nets, c, steps=120):
-    """A word is translated by itself or, less often, by the next one, sometimes twice: a beam has much to choose."""
-    net, optimizer, draw = nets['transformer'], tf.keras.optimizers.Adam(5e-3), np.random.default_rng(1)
-
-    @tf.function
-    def step(inputs, targets):
-        with tf.GradientTape() as tape:
-            found, _ = transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, tf.zeros([2], tf.int32),
-                                           False, c)
-            loss = tf.divide(*found['transformer'])
-        weights = net.trainable_weights
-        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
-    for number in range(steps):
-        source = sentences(48, 100 + number)
-        target = [[min(i + int(draw.random() < 0.3), len(PIECES) - 1) for i in row[:-1]
-                   for _ in range(1 + int(draw.random() < 0.2))] + [EOS] for row in source]
-        step(batch(source, 10), batch(target, 19))
 
 
 @pytest.fixture(scope='module', params=[
@@ -104,12 +74,12 @@ def test_translations_are_ours_token_for_token(model, beam_size, alpha, extra_le
     theirs = translate.Translator(folder)
     source = sorted(sentences(80, 7), key=len)  # how long an answer may be depends on the source
     found = [answer for _, rows in itertools.groupby(source, len)
-             for answer in theirs.translate([[PIECES[i] for i in row[:-1]] for row in rows])]
+             for answer in theirs.translate([row[:-1] for row in rows])]
     ids, scores = translator.Translator(nets, c, inference)(batch(source, 10))
-    for ours, score, (tokens, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
-        assert [PIECES.index(token) for token in tokens] == [i for i in ours if i != PAD]
+    for ours, score, (answer, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
+        assert answer == [i for i in ours if i != PAD]
         assert their_score == pytest.approx(score, abs=1e-3)
-    ended = sum(tokens[-1] == PIECES[EOS] for tokens, _ in found)
+    ended = sum(answer[-1] == EOS for answer, _ in found)
     assert ended > 60 if extra_length else 0 < ended < 80  # both the search and its end are compared
 
 
