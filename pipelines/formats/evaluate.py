@@ -20,6 +20,7 @@ def execute(format: Format, context: stage.Context) -> None:
     from pipelines.formats import runner
     outputs = {name: context.outputs[f'{format.name}_{name}'] for name in OUTPUTS}
     model = context.inputs['model']
+    context.properties['format'] = format.name
     saved = evaluate.load(context.config, {'baseline': os.path.join(model.uri, FORMAT)})
     evaluate.judge(dataclasses.replace(context, config=with_drift(context.config), outputs=outputs),
                    {'candidate': runner.load(context.inputs[format.name].uri), **saved}, model.digest, 'the SavedModel')

@@ -90,6 +90,9 @@ def test_a_format_is_pushed_inside_the_version(finished, capsys):
     inside = {file.removeprefix('formats/tflite/') for file in record['files'] if file.startswith('formats/tflite/')}
     assert inside == {'classifier.tflite', 'classify.py', 'networks.py', 'landmark.json', 'labels.json', 'pixels.npz'}
     assert {'saved_model.pb'} < {*record['files']}
+    kit = os.path.dirname(finished.version) + '.kit'
+    with open(os.path.join(kit, 'README.md'), encoding='utf-8') as file:
+        assert 'The version also holds the model as tflite, in its folder `formats`' in file.read()
     push.main([*finished.flags, '--list'])
     assert 'whole, with tflite, serving loads this one' in capsys.readouterr().out
 
@@ -97,6 +100,7 @@ def test_a_format_is_pushed_inside_the_version(finished, capsys):
 def test_its_report_can_be_computed_again(finished):
     [report] = (finished.folder / 'root').glob('evaluate-tflite/*/tflite_report/report.html')
     assert 'Change from the SavedModel' in report.read_text()
+    assert '- Format: tflite, written from the same weights' in (report.parent / 'model_card.md').read_text()
     findings = verification.verify(verification.opened(str(report)))
     assert {'top1_error', 'examples'} <= {each.what for each in findings} and all(each.equal for each in findings)
 
