@@ -130,8 +130,8 @@ def main(argv=None) -> None:
     args, _ = flags.parse_known_args(argv)
     outputs = cli.main(STAGE if args.to == SAVED_MODEL else stage.get(f'export-{args.to}'), flags, argv)
     if args.to in outputs:
-        folder, client = outputs[args.to].uri, FORMATS[args.to].client(outputs[args.to].properties['task'])
-        print(f'export: `{commands.python()} {folder}/{client}.py --help` says how to run it.', flush=True)
+        client = os.path.join(outputs[args.to].uri, f'{outputs[args.to].properties["client"]}.py')
+        print(f'export: `{commands.python()} {client} --help` says how to run it.', flush=True)
 
 
 if __name__ == '__main__':

@@ -43,7 +43,7 @@ def execute(format: Format, context: stage.Context) -> None:
             tf.io.gfile.copy(os.path.join(scratch, name), os.path.join(folder, name))
     _add_client(format, context, folder)
     size = sum(tf.io.gfile.stat(os.path.join(folder, name)).length for name in tf.io.gfile.listdir(folder))
-    context.properties.update(facts, task=config.data_spec.task, megabytes=round(size / 1e6, 1))
+    context.properties.update(facts, client=format.client(config.data_spec.task), megabytes=round(size / 1e6, 1))
     print(f'export: {context.properties["megabytes"]} MB {format.name}', flush=True)
 
 

@@ -40,7 +40,7 @@ class Classifier:
         settings = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
         self.input, self.inference = settings['input'], settings['inference']
         self.labels = json.loads((folder / 'labels.json').read_text('utf-8'))
-        self.pixels = np.load(folder / 'pixels.npz', allow_pickle=False)
+        self.pixels = dict(np.load(folder / 'pixels.npz', allow_pickle=False))
         self.networks = networks.load(folder)
 
     def predict(self, images):
