@@ -18,8 +18,9 @@ VARIANTS = {'post, sinusoids': {'N': 2}, 'pre, learned positions that end, d_k >
     'norm': 'pre', 'positions': 'learned', 'max_positions': 6, 'd_k': 11, 'd_v': 7}}
 
 
-@pytest.fixture(scope='module', params=[  # the second trains another net, 12 s
-    pytest.param(changes, id=name, marks=() if 'post' in name else pytest.mark.slow) for name, changes in VARIANTS.items()])
+@pytest.fixture(scope='module', params=[
+    pytest.param(changes, id=name, marks=() if 'post' in name else pytest.mark.slow)  # another net to train, 12 s
+    for name, changes in VARIANTS.items()])
 def model(request, tmp_path_factory):
     """Trained nets, their configuration, and a folder of files by format."""
     c = Config(**{**BASE, **request.param})
