@@ -31,7 +31,7 @@ class Part:
       function: a tf.function of arrays, whose input signature names them -> arrays by name.
       variables: what it reads, which a file keeps.
       samples: (inputs of the model, as the data set's `examples` gives them) -> inputs of the function, from which the
-        ranges of 8-bit integers are chosen; None if it does not stand 8 bits.
+        ranges of 8-bit integers are chosen; None if only its weights stand 8 bits.
     """
     function: Any
     variables: Any

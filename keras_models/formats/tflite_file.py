@@ -17,7 +17,8 @@ def convert(part: Part, weights: Literal['float32', 'float16', 'int8'] = 'float3
 
     Args:
       weights: how the file holds them. float16 computes in float32. int8 computes in 8-bit integers, with ranges for
-        each channel of a kernel; operations without such a form, as local response normalisation, stay in float32.
+        each channel of a kernel; operations without such a form, as local response normalisation, stay in float32, and
+        so does all but the products with weights in a part without `samples`, where each input's own range is taken.
       inputs: of the model, examples from which int8 chooses the ranges of what is computed.
     """
     converter = tf.lite.TFLiteConverter.from_concrete_functions([part.function.get_concrete_function()], part.variables)
@@ -25,8 +26,7 @@ def convert(part: Part, weights: Literal['float32', 'float16', 'int8'] = 'float3
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if weights == 'float16':
         converter.target_spec.supported_types = [tf.float16]
-    if weights == 'int8':
-        assert part.samples is not None
+    if weights == 'int8' and part.samples:
         converter.representative_dataset = functools.partial(part.samples, inputs)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8, tf.lite.OpsSet.TFLITE_BUILTINS]
     with _quiet():

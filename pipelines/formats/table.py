@@ -48,8 +48,7 @@ _CLIENTS = {'image': ('classify', 'networks'), 'text': ('translate', 'search', '
 FORMATS = {each.name: each for each in (
     Format('tflite', _NETWORKS, _CLIENTS, _TFLITE, '.tflite'),
     Format('tflite_float16', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'float16'}),
-    Format('tflite_int8', _NETWORKS, {'image': _CLIENTS['image']}, _TFLITE, '.tflite', {'weights': 'int8'},
-           is_calibrated=True),
+    Format('tflite_int8', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'int8'}, is_calibrated=True),
     Format('onnx', _NETWORKS, _CLIENTS, _ONNX, '.onnx', requires={
         'tf2onnx': 'tf2onnx>=1.17,<2', 'onnx': 'onnx>=1.18,<1.19', 'onnxruntime': 'onnxruntime>=1.20,<2'}),
     Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',)},
