@@ -69,7 +69,7 @@ def test_a_step_is_a_position_of_the_teacher_forced_net(model, name):
 
 
 def test_smaller_weights_change_little(tmp_path):
-    """Differences as a share of the largest value; TensorFlow Lite leaves small matrices in float32, so not of these."""
+    """Differences as a share of the largest value, of a net whose matrices are not too small for 8 bits."""
     c = Config(vocab_size=300, N=1, d_model=64, d_ff=256, h=2)
     part = portable.networks(transformer.build(c), c, Inference(), None)['encoder']
     files, found = {}, {}
