@@ -269,7 +269,7 @@ def test_the_lock_pins_every_requirement_within_its_range():
     lists = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body
              if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
     wanted = [requirements.Requirement(text) for text in lists['CORE'] + lists['TRAIN'] + lists['CTRANSLATE2']
-              + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
+              + lists['ONNX'] + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
     assert len(wanted) > 30 and len(versions) == len(pinned)
     for requirement in wanted:
         version = versions.get(utils.canonicalize_name(requirement.name))
