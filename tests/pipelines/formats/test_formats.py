@@ -1,6 +1,7 @@
 """From a trained image classifier to formats that are handed over, and to those that must not be."""
 import csv
 import dataclasses
+import io
 import os
 import re
 import subprocess
@@ -199,6 +200,17 @@ def test_what_changed_after_the_gate_is_not_run(finished):
         finally:
             with open(place, 'w', encoding='utf-8') as file:
                 file.write(labels)
+
+
+def test_a_version_on_no_local_disk_is_run_from_a_copy(finished):
+    """TensorFlow's file system in memory stands for an object store: engines cannot open its paths."""
+    model, tflite = (finished.pipeline.outputs(name)[key].uri for name, key in (
+        ('export', 'model'), ('export-tflite', 'tflite')))
+    version = pusher.publish(os.path.join(model, 'Format-Serving'), 'ram://serving/colours', {}, {'tflite': tflite})
+    assert pusher.Version(version).formats == ['tflite'] and not pusher.Version(version).damage()
+    photograph('blue', 7).save(picture := io.BytesIO(), 'PNG')
+    [found] = runner.load(runner.find('tflite', 'ram://serving/colours')).predict([picture.getvalue()])
+    assert found['answers'][0] == 'blue'
 
 
 @pytest.mark.parametrize('name, command, overrides, said', [
