@@ -7,13 +7,14 @@
 where a network runs in another language. What they follow is in landmark.json, labels.json and pixels.npz.
 """
 import argparse
+import functools
 import io
 import json
 import pathlib
 import sys
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 try:
     from pipelines.serving.kit import networks
@@ -55,7 +56,7 @@ class Classifier:
     def _answer(self, image):
         try:
             probabilities = self.posteriors(image)
-        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        except (OSError, Image.DecompressionBombError) as error:
             return {'answers': [], 'descriptions': [], 'probabilities': [], 'error': str(error)}
         best = np.argsort(-probabilities, kind='stable')[:self.inference['top']]
         return {'answers': [self.labels[i][0] for i in best], 'descriptions': [self.labels[i][1] for i in best],
@@ -87,14 +88,18 @@ class Classifier:
 
     def dense(self, images):
         """Map whole images [k, h, w, 3] to class scores [k, classes], the mean of every crop's that the maps hold."""
-        convolutions, crop = self.networks['convolutions'], self.input['crop']
-        side = convolutions(image=np.zeros([1, crop, crop, 3], np.float32))['maps'].shape[1]
-        maps = convolutions(image=images)['maps']
+        side, maps = self.side, self.networks['convolutions'](image=images)['maps']
         windows = np.lib.stride_tricks.sliding_window_view(maps, (side, side), (1, 2))  # [k, h, w, C, side, side]
         windows = np.ascontiguousarray(windows.transpose(0, 1, 2, 4, 5, 3)).reshape(-1, side, side, maps.shape[-1])
         scores = [self.networks['dense'](maps=windows[start:start + BATCH])['logits']
                   for start in range(0, len(windows), BATCH)]
         return np.concatenate(scores).reshape(len(images), -1, len(self.labels)).mean(1)
+
+    @functools.cached_property
+    def side(self):
+        """Side of the maps of a crop."""
+        crop = self.input['crop']
+        return self.networks['convolutions'](image=np.zeros([1, crop, crop, 3], np.float32))['maps'].shape[1]
 
     def views(self, shown, view):
         """Cut [h, w, 3] into a view's crops, [k, crop, crop, 3], followed by their mirror images if `flips`."""
