@@ -5,7 +5,7 @@ configuration is read (`pipelines/core/roles.py`), and nothing else looks up nam
 `docs/adding-a-paper.md` writes such a module step by step.
 """
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 Task = Literal['text', 'tree', 'image', 'try_on', 'play']
@@ -21,6 +21,21 @@ def offered(attribute: str, part: str = 'module', formerly: str = '', **default)
       default: `default` or `default_factory`, for optional attributes.
     """
     return dataclasses.field(metadata={'attribute': attribute, 'part': part, 'formerly': formerly}, **default)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One network of a model, as a file of another format holds it.
+
+    Attributes:
+      function: a tf.function of arrays, whose input signature names them -> arrays by name.
+      variables: what it reads, which a file keeps.
+      samples: (inputs of the model, as the data set's `examples` gives them) -> inputs of the function, from which the
+        ranges of 8-bit integers are chosen; None if only its weights stand 8 bits.
+    """
+    function: Any
+    variables: Any
+    samples: Callable[[Sequence], Iterator[dict]] | None = None
 
 
 def _none(config) -> dict:
@@ -73,6 +88,8 @@ class ModelSpec:
       predict: (loaded model, inputs, batch_size, jit) -> a dict of outputs per input.
       check: (config, inference) refuses settings that cannot be exported or served.
       exported_models: EXPORTED_MODELS, keys of `inference` that name exported models; they become parts of the export.
+      networks: (nets, config, inference, assets) -> the networks that files of other formats hold, by name; None if its
+        model cannot be taken apart so.
       max_concurrent_batches: MAX_CONCURRENT_BATCHES, batches that `predict` computes concurrently on a CPU.
 
     The module that `SCORER` names has a `Scorer` (see `Scorer`), for outputs that no metric of
@@ -114,6 +131,7 @@ class ModelSpec:
     check_game: Callable | None = offered('check_game', default=None)
     check: Callable[[Any, Any], None] = offered('check', 'SERVING', default=lambda config, inference: None)
     exported_models: tuple[str, ...] = offered('EXPORTED_MODELS', 'SERVING', formerly='MODELS', default=())
+    networks: Callable[..., dict[str, Part]] | None = offered('networks', 'SERVING', default=None)
     max_concurrent_batches: int = offered('MAX_CONCURRENT_BATCHES', 'SERVING', formerly='AT_ONCE', default=1)
 
 

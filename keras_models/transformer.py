@@ -135,7 +135,7 @@ class LearnedPositions(keras.layers.Layer):
                                           initializer=keras.initializers.RandomNormal(0.0, c.d_model ** -0.5))
 
     def call(self, pos):
-        return tf.gather(self.embeddings, tf.minimum(pos, self.config.max_positions - 1))
+        return tf.gather(tf.convert_to_tensor(self.embeddings), tf.minimum(pos, self.config.max_positions - 1))
 
 
 def sinusoids(pos: tf.Tensor, d_model: int) -> tf.Tensor:
@@ -297,7 +297,7 @@ class Stacks:
 
 def source_mask(inputs):
     """Map [B, S] ids to [B, 1, 1, S], true where there is a token."""
-    return (inputs != PAD)[:, None, None, :]
+    return tf.expand_dims(tf.expand_dims(inputs != PAD, 1), 1)  # TensorFlow Lite knows no new axes in a slice
 
 
 def build(config: Config) -> dict[str, keras.Model]:

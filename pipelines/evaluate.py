@@ -2,12 +2,16 @@
 
     python -m pipelines.evaluate
     python -m pipelines.evaluate --set evaluate.thresholds.bleu.min=30
+    python -m pipelines.evaluate --format tflite
 
 Predictions of candidate and baseline are made once and written as two features. TFMA reads them through two SavedModels
 that each return one feature, because its model-less mode cannot compare with a baseline. Without a threshold no model
 is blessed.
 
 If a model outputs images, its module has a `Scorer` that compares them, and TFMA aggregates the scorer's numbers.
+
+With `--format` the same is done for what `export --to` wrote: candidate is that format, baseline the SavedModel, and
+the bounds of a change are those of `evaluate.drift`.
 """
 import json
 import os
@@ -18,6 +22,7 @@ from collections.abc import Iterator
 from data_prep import UserError
 from pipelines.core import cli, roles, stage
 from pipelines.evaluation import scorers
+from pipelines.formats.table import FORMATS
 from pipelines.serving.layout import FORMAT
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
@@ -31,6 +36,35 @@ _BLOCK = 2048  # examples in memory at a time
 
 
 def execute(context: stage.Context) -> None:
+    baseline = newest_blessed(context.pipeline, context.inputs['model'].digest)
+    models = {'candidate': context.inputs['model']} | ({'baseline': baseline} if baseline else {})
+    judge(context, load(context.config, {name: os.path.join(model.uri, FORMAT) for name, model in models.items()}),
+          baseline.digest if baseline else None)
+
+
+def load(config: 'Config', saved_models: dict[str, str]) -> dict:
+    """Load SavedModels by name, and refuse those that cannot be run on the data or scored."""
+    from pipelines.core import compatibility
+    from pipelines.serving import saved_model
+    models = {name: saved_model.load(folder) for name, folder in saved_models.items()}
+    for name, folder in saved_models.items():
+        compatibility.check(os.path.dirname(folder), models[name].description, config.data,
+                          'Export it again' if name == 'candidate' else 'Remove it to skip the comparison with it')
+    for name, folder in saved_models.items():
+        if roles.scorer(config.model_spec) and not hasattr(models[name], 'judged'):
+            raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be scored. '
+                            'Remove it to skip the comparison with it.')
+    return models
+
+
+def judge(context: stage.Context, models: dict, baseline: str | None, other: str = 'the blessed model') -> None:
+    """Run models over the split, and write their evaluation, the candidate's blessing and its report.
+
+    Args:
+      models: by name, `candidate` and, unless there is none, `baseline`.
+      baseline: digest of the latter.
+      other: what the latter is, for reasons.
+    """
     from data_prep.core import records
     from pipelines.core.pipeline import fresh
     from pipelines.evaluation import gate
@@ -38,20 +72,15 @@ def execute(context: stage.Context) -> None:
     config = context.config
     evaluation, blessing = fresh(context.outputs['evaluation']), fresh(context.outputs['blessing'])
     split = records.open_split(context.inputs['examples'].uri, config.evaluate.split)
-    models = {'candidate': context.inputs['model'].uri}
-    baseline = newest_blessed(context.pipeline, context.inputs['model'].digest)
-    if baseline is not None:
-        models['baseline'] = baseline.uri
     path = os.path.join(evaluation, PREDICTIONS)
-    judges = write_predictions(config, split, {name: os.path.join(uri, FORMAT) for name, uri in models.items()}, path)
+    judges = write_predictions(config, split, models, path)
     metrics, validation = analyse(config, path, evaluation, list(models))
     context.properties.update(account(config, judges, evaluation))
     changes = compare(config, path) if baseline else None
-    verdict = gate.decide(config.evaluate.thresholds, validation, changes)
+    verdict = gate.decide(config.evaluate.thresholds, validation, changes, other)
     name = 'BLESSED' if verdict.blessed else 'NOT_BLESSED'
     records.write_atomically(os.path.join(blessing, name), '\n'.join(verdict.reasons).encode())
-    context.properties.update(metrics=metrics, **verdict._asdict(), examples=len(split),
-                              baseline=baseline.digest if baseline else None,
+    context.properties.update(metrics=metrics, **verdict._asdict(), examples=len(split), baseline=baseline, other=other,
                               changes={name: vars(found) for name, found in (changes or {}).items()})
     records.write_atomically(os.path.join(evaluation, 'metrics.json'),
                              json.dumps(context.properties, indent=1).encode())
@@ -80,7 +109,7 @@ def newest_blessed(pipeline: 'Pipeline', candidate: str):
     return None
 
 
-def write_predictions(config: 'Config', split, saved_models: dict[str, str], path: str) -> dict:
+def write_predictions(config: 'Config', split, models: dict, path: str) -> dict:
     """Run every model over a split, in order and in batches of fixed shape, and write the predictions TFMA reads.
 
     A row holds its example's text and, under each model's name, either that model's outputs, best first (with their
@@ -91,18 +120,7 @@ def write_predictions(config: 'Config', split, saved_models: dict[str, str], pat
       The scorer of each model, if its module has one.
     """
     import tensorflow as tf
-
-    from pipelines.core import compatibility
-    from pipelines.serving import saved_model
-    models = {name: saved_model.load(folder) for name, folder in saved_models.items()}
-    for name, folder in saved_models.items():
-        compatibility.check(os.path.dirname(folder), models[name].description, config.data,
-                          'Export it again' if name == 'candidate' else 'Remove it to skip the comparison with it')
     judges = {name: judge for name in models if (judge := scorers.scorer(config))}
-    for name, folder in saved_models.items():
-        if judges and not hasattr(models[name], 'judged'):
-            raise UserError(f'{os.path.dirname(folder)} was exported by an earlier version and cannot be scored. '
-                            'Remove it to skip the comparison with it.')
     rows = _judged(config, split, models, judges) if judges else _answered(config, split, models)
     with tf.io.TFRecordWriter(path) as writer:
         for row in rows:
@@ -328,12 +346,13 @@ def check(config: 'Config') -> None:
         if not tf.io.gfile.exists(path):
             raise UserError(f'evaluate.networks.{name}: there is no file {path}. Give a file of published weights, or '
                             'leave it out.')
-    for name, bounds in config.evaluate.thresholds.items():
-        if judge and name in judge.missing:
-            raise UserError(f'evaluate.thresholds.{name}: {judge.missing[name]}')
-        if name not in known:
-            raise UserError(f'evaluate.thresholds: there is no metric {name!r}. Known metrics: {", ".join(known)}.')
-        gate.check(f'evaluate.thresholds.{name}', bounds, name not in getattr(judge, 'CORPUS', ()))
+    for key in ('thresholds', 'drift'):
+        for name, bounds in getattr(config.evaluate, key).items():
+            if judge and name in judge.missing:
+                raise UserError(f'evaluate.{key}.{name}: {judge.missing[name]}')
+            if name not in known:
+                raise UserError(f'evaluate.{key}: there is no metric {name!r}. Known metrics: {", ".join(known)}.')
+            gate.check(f'evaluate.{key}.{name}', bounds, name not in getattr(judge, 'CORPUS', ()), key == 'drift')
     if config.evaluate.split not in config.data_spec.splits:
         raise UserError(f'evaluate.split must be one of {", ".join(config.data_spec.splits)}; '
                         f'it is {config.evaluate.split!r}.')
@@ -355,7 +374,10 @@ STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
 
 
 def main(argv=None) -> None:
-    cli.main(STAGE, argv=argv)
+    flags = cli.parser('evaluate', __doc__)
+    flags.add_argument('--format', choices=[*FORMATS], help='evaluate this format instead, see `export --to`')
+    args, _ = flags.parse_known_args(argv)
+    cli.main(stage.get(f'evaluate-{args.format}') if args.format else STAGE, flags, argv)
 
 
 if __name__ == '__main__':

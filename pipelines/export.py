@@ -1,9 +1,11 @@
 """Export the trained weights as a SavedModel: raw text or image bytes in, text, labels or PNG out.
 
     python -m pipelines.export
-    python -m pipelines.export --to ctranslate2
+    python -m pipelines.export --to tflite
 
-With `--to ctranslate2` the same weights are written for CTranslate2, an inference engine for CPUs.
+With `--to` the same weights are written in another format, which needs no TensorFlow: for TensorFlow Lite (with
+weights in float32, float16 or 8-bit integers), for ONNX's runtimes, or for CTranslate2, an inference engine for CPUs.
+`python -m pipelines.evaluate --format` judges it, and `push` hands it over.
 """
 import dataclasses
 import json
@@ -12,12 +14,16 @@ import sys
 import typing
 from collections.abc import Sequence
 
-from pipelines.core import cli, stage
+from pipelines.core import cli, commands, stage
+from pipelines.formats.table import FORMATS
 from pipelines.serving.layout import DESCRIPTION, FORMAT, WARMUP
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
     from pipelines.core.config import Config
     from pipelines.core.pipeline import Pipeline
+
+
+SAVED_MODEL = 'saved_model'
 
 
 def execute(context: stage.Context) -> None:
@@ -119,14 +125,13 @@ STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, needs=('
 
 def main(argv=None) -> None:
     flags = cli.parser('export', __doc__)
-    flags.add_argument('--to', choices=['saved_model', 'ctranslate2'], default='saved_model',
+    flags.add_argument('--to', choices=[SAVED_MODEL, *FORMATS], default=SAVED_MODEL,
                        help='format to write (default: saved_model)')
     args, _ = flags.parse_known_args(argv)
-    # Imported by name: an import statement would add its source to this stage's hash.
-    outputs = cli.main(STAGE if args.to == 'saved_model' else stage.get('serving.export_ctranslate2'), flags, argv)
-    if 'ctranslate2' in outputs:
-        client = os.path.join(outputs['ctranslate2'].uri, 'translate.py')
-        print(f'export: translate with `python {client} < lines.txt`.', flush=True)
+    outputs = cli.main(STAGE if args.to == SAVED_MODEL else stage.get(f'export-{args.to}'), flags, argv)
+    if args.to in outputs:
+        client = os.path.join(outputs[args.to].uri, f'{outputs[args.to].properties["client"]}.py')
+        print(f'export: `{commands.python()} {client} --help` says how to run it.', flush=True)
 
 
 if __name__ == '__main__':

@@ -16,9 +16,11 @@ from collections.abc import Iterator
 
 from data_prep import UserError
 from pipelines.core import cli, stage
+from pipelines.formats.table import FORMATS
 
 _SHOWN = 20  # raw files listed
 _TYPES = {'model': 'Model', 'blessing': 'ModelBlessing', 'infra_blessing': 'InfraBlessing'}
+_FORMAT_TYPES = {each + end: kind for each in FORMATS for end, kind in (('', 'Model'), ('_blessing', 'ModelBlessing'))}
 
 
 def history(store, record: dict) -> list:
@@ -32,8 +34,9 @@ def history(store, record: dict) -> list:
       UserError: it was pushed from another root.
     """
     ids = []
-    for key, type_name in _TYPES.items():
-        pushed = record['lineage'].get('artifacts', {}).get(key, {})
+    recorded = record['lineage'].get('artifacts', {})
+    for key, type_name in (_TYPES | {key: kind for key, kind in _FORMAT_TYPES.items() if key in recorded}).items():
+        pushed = recorded.get(key, {})
         known = {(number, digest) for number, _, digest in store.digests(type_name)}
         if (pushed.get('id'), pushed.get('digest')) not in known:
             raise UserError(f'This version was not pushed from here: its {key}, {pushed.get("digest", "unnamed")[:12]}'
@@ -140,8 +143,8 @@ def _findings(execution) -> list[str]:
                 f'{"blessed" if found["blessed"] else "not blessed"}: {"; ".join(found["reasons"])}']
     if 'infra_blessed' in found:
         return [found['reason']]
-    if 'model' in execution.outputs:
-        return [f'model {execution.outputs["model"].digest}']
+    if models := [(key, model.digest) for key, model in execution.outputs.items() if model.type == 'Model']:
+        return [' '.join(model) for model in models]
     if 'model_run' in execution.outputs:
         last = found.get('averaged') or found.get('last') or {}
         numbers = ', '.join(f'{name} {value:.6g}' for name, value in last.items())

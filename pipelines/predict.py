@@ -6,6 +6,7 @@ Lines give their translations in order; images give a table and contact sheets; 
     python -m pipelines.predict --model runs/demo_translation/serving/demo_translation < lines.txt
     python -m pipelines.predict --config demo_images photos/ more.jpg
     python -m pipelines.predict --config viton_hd people/test_pairs.txt
+    python -m pipelines.predict --config demo_images --format tflite photos/
 """
 import argparse
 import contextlib
@@ -13,6 +14,7 @@ import sys
 
 from data_prep import UserError
 from pipelines.core import cli
+from pipelines.formats.table import FORMATS
 
 
 def main(argv=None) -> None:
@@ -23,6 +25,7 @@ def main(argv=None) -> None:
     flags.add_argument('--out', metavar='DIR', default='predictions',
                        help='folder for the table and images (default: predictions)')
     flags.add_argument('--model', metavar='DIR', help='a pushed or exported model (default: the last pushed)')
+    flags.add_argument('--format', choices=[*FORMATS], help='run the model in this format, if it was pushed with it')
     flags.add_argument('--batch_size', type=cli.positive, help='inputs per batch (default: 128 lines or 64 images)')
     flags.add_argument('--jit', action='store_true', help='compile decoding with XLA')
     args = cli.parse(flags, argv)
@@ -32,19 +35,23 @@ def main(argv=None) -> None:
     def work():
         cli.quiet_libraries()
         from pipelines.serving import saved_model
-        if args.model:
-            model = saved_model.load(args.model)
-            _check_data(args, model)
-        else:
+        path = args.model
+        if not path:
             with contextlib.redirect_stdout(sys.stderr):  # standard output holds only predictions
-                pushed = cli.open_pipeline(args).outputs('push', make=False)['pushed_model']
-            model = saved_model.load(pushed.properties['path'])
-        asked = {*model.signatures['serving_default'].structured_input_signature[1]}
-        if ('image' in asked) != bool(args.files):
+                path = cli.open_pipeline(args).outputs('push', make=False)['pushed_model'].properties['path']
+        if args.format:
+            from pipelines.formats import runner
+            model = runner.load(runner.find(args.format, path))
+        else:
+            model = saved_model.load(path)
+        if args.model:
+            _check_data(args, model)
+        task = saved_model.spec_of(model.description).tasks[0]
+        if (task in ('image', 'try_on')) != bool(args.files):
             raise UserError(f'This model takes lines, not files. Give < {args.files[0]}' if args.files else
-                            'This model takes images. Name files or folders.' if asked == {'image'} else
+                            'This model takes images. Name files or folders.' if task == 'image' else
                             'This model takes pairs. Name a pairs file.')
-        if 'cloth' in asked:
+        if task == 'try_on':
             from pipelines.serving import predict_pairs
             predict_pairs.write(model, args.files, args.out)
             return

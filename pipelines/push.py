@@ -6,7 +6,7 @@
     python -m pipelines.push --rollback
 
 Only a model blessed by both evaluation and infra validation is pushed. TFX's Pusher takes a missing blessing for given;
-here it blocks the push.
+here it blocks the push. Other formats of the model (`export --to`) go with it if `evaluate --format` has blessed them.
 """
 import json
 import os
@@ -15,6 +15,7 @@ import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
+from pipelines.formats.table import FORMATS
 from pipelines.serving.layout import FORMAT
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
@@ -26,18 +27,26 @@ def execute(context: stage.Context) -> None:
     from pipelines.serving import pusher
     inputs = {key: context.inputs[key] for key in ('model', 'blessing', 'infra_blessing')}
     check_blessings(inputs)
+    formats = blessed_formats(context.inputs)
+    inputs |= {key: context.inputs[key] for name in formats for key in (name, f'{name}_blessing')}
     for key, artifact in inputs.items():
         _check_unchanged(key, artifact)
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
     destination = destination_of(context.config, context.pipeline.root)
     lineage = {'pipeline': context.config.name, 'artifacts': {
         key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in inputs.items()}}
-    path = pusher.publish(saved_model, destination, lineage)
-    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path}
+    before = pusher.versions(destination)
+    path = pusher.publish(saved_model, destination, lineage, {name: inputs[name].uri for name in formats})
+    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path, 'formats': formats}
     records.write_atomically(os.path.join(context.outputs['pushed_model'], 'pushed_model.json'),
                              json.dumps(pushed, indent=1).encode())
     context.properties.update(pushed)
     print(f'push: {path} is the version to serve; {_write_kit(context, path, destination)}', flush=True)
+    if formats:
+        print(f'push: it holds {", ".join(formats)} too, in {os.path.join(path, pusher.FORMATS)}.', flush=True)
+    if lost := [name for name in (before[-1].formats if before else []) if name not in formats]:
+        print(f'push: the version before held {", ".join(lost)} too. To push them again, export and evaluate them.',
+              flush=True)
 
 
 def _write_kit(context: stage.Context, path: str, destination: str) -> str:
@@ -89,6 +98,20 @@ def check_blessings(inputs: dict) -> None:
         raise UserError(f'not pushed: {"; and ".join(objections)}.')
 
 
+def blessed_formats(inputs: dict) -> list[str]:
+    """Return the evaluated formats that are blessed, and print why others are not."""
+    blessed = []
+    for name in FORMATS:
+        if blessing := inputs.get(f'{name}_blessing'):
+            objections = _objections('blessed by evaluation', blessing.uri, 'BLESSED', 'NOT_BLESSED',
+                                     'choose another format or change evaluate.drift')
+            if objections:
+                print(f'push: without {name}: {objections[0]}.', flush=True)
+            else:
+                blessed.append(name)
+    return blessed
+
+
 def _objections(what: str, folder: str, positive: str, negative: str, remedy: str) -> list[str]:
     import tensorflow as tf
     yes, no = (tf.io.gfile.exists(os.path.join(folder, name)) for name in (positive, negative))
@@ -113,6 +136,7 @@ def _check_unchanged(key: str, artifact) -> None:
 
 
 STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
+                    takes=tuple(f'{command}-{name}' for name in FORMATS for command in ('export', 'evaluate')),
                     outputs={'pushed_model': 'PushedModel'}, sections=('push',),
                     extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # part of the destination
                     is_up_to_date=is_up_to_date)
@@ -129,6 +153,8 @@ def show(destination: str) -> None:
         lineage = version.record.get('lineage', {})
         model = lineage.get('artifacts', {}).get('model', {}).get('digest', 'unknown')
         remarks = [f'damaged: {wrong}' if (wrong := version.damage()) else 'whole']
+        if version.formats:
+            remarks.append(f'with {", ".join(version.formats)}')
         if 'rolled_back_to' in version.record:
             remarks.append(f'rollback from {version.record["rolled_back_from"]} to {version.origin}')
         if version is found[-1]:

@@ -11,6 +11,7 @@ from keras_models import ModelError, reason
 from keras_models.core.layers import by_name
 from keras_models.image import views
 from keras_models.image.classification import TOP
+from keras_models.image.portable import networks  # noqa: F401 (part of a serving module)
 
 EXPORTED_MODELS = ('fuse',)  # keys of `inference` that name exported models
 

@@ -11,6 +11,7 @@ from tensorflow import keras
 
 from keras_models.core.layers import by_name
 from keras_models.text import attention_maps, decoding
+from keras_models.text.portable import networks  # noqa: F401 (part of a serving module)
 from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
 
 # Batches `predict` decodes concurrently on a CPU, each on its part of the cores. A step of a small model is hundreds of

@@ -30,6 +30,7 @@ FRAME = {
                      'data_prep.core.protocol'),
                     'resolves the configuration, whose values are in the fingerprint'),
     'pipelines.core.compatibility': 'only accepts or refuses data',
+    'pipelines.formats.table': 'lists formats; a format\'s own modules are in the hash of its stages',
     **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.explain', 'pipelines.core.flow',
                      'pipelines.core.machine', 'pipelines.core.progress'), 'prints'),
     'pipelines.training.teacher': 'interactive lessons, which no stage runs',

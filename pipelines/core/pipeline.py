@@ -100,7 +100,8 @@ class Pipeline:
         return name in self._results
 
     def _inputs(self, stage: Stage) -> dict[str, Artifact]:
-        return {key: artifact for need in stage.needs for key, artifact in self.outputs(need).items()}
+        needs = [*stage.needs, *filter(self.finished, stage.takes)]
+        return {key: artifact for need in needs for key, artifact in self.outputs(need).items()}
 
     def _fingerprint(self, stage: Stage, inputs: dict[str, Artifact]) -> str:
         values = self.config.values
@@ -110,7 +111,7 @@ class Pipeline:
             'inputs': {key: artifact.digest for key, artifact in inputs.items()}, 'also': stage.extra_inputs(self)})
 
     def _source(self, stage: Stage) -> str:
-        return artifacts.source_hash([stage.module, *roles.sources(self.config, stage.roles)])
+        return artifacts.source_hash([*stage.modules, *roles.sources(self.config, stage.roles)])
 
     def _cached(self, stage: Stage, fingerprint: str) -> dict[str, Artifact] | None:
         source = self._source(stage)

@@ -45,6 +45,7 @@ class ExportConfig:
     """Settings of the export; an unmodified TensorFlow Serving can only load `jit: false`."""
     jit: bool = False
     warmup_requests: int = 4  # validation examples a server runs before it accepts requests
+    calibration_examples: int = 200  # training examples from which a format of 8-bit integers chooses its ranges
 
 
 @dataclasses.dataclass
@@ -53,6 +54,7 @@ class EvaluateConfig:
 
     With `confidence`, a paired bootstrap decides on the change: a model passes only if it is that sure that the bound
     holds; with `in_doubt: pass`, unless it is that sure that it does not. No threshold at all means no blessing.
+    `drift` bounds, by the same keys, what a model may lose in another format (`export --to`), against the SavedModel.
     `networks`: paths of published weights that metrics need, by network name; a metric without its network is left out.
     """
     split: str = 'test'  # split the gate evaluates
@@ -61,6 +63,8 @@ class EvaluateConfig:
     networks: dict[str, str] = dataclasses.field(default_factory=dict)
     # conditions of a blessing, such as {bleu: {min: 20, max_drop: 0.5, confidence: 0.95}}
     thresholds: dict[str, dict[str, float | Literal['block', 'pass']]] = dataclasses.field(default_factory=dict)
+    # conditions of handing over another format, such as {bleu: {max_drop: 0.5}}
+    drift: dict[str, dict[str, float | Literal['block', 'pass']]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass

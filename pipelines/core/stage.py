@@ -16,12 +16,13 @@ class Stage:
 
     Attributes:
       name: its command, `python -m pipelines.<name>`.
-      room: package of its module, for a stage that is not a command.
       execute: does the work: reads `context.inputs` and writes into the folders of `context.outputs`.
       needs: stages whose outputs it reads.
+      takes: stages whose outputs it also reads if they are finished.
       outputs: output key -> artifact type, named as in TFX.
       sections: configuration sections its result depends on.
       roles: parts of data and model whose sources it depends on, see `roles.sources`.
+      modules: modules whose sources it depends on as well; by default that of its command.
       extra_inputs: further values its result depends on, such as sizes and times of its raw files.
       check: raises before any work if the stage cannot succeed.
       is_up_to_date: whether the outside world still matches these recorded outputs, by key.
@@ -39,11 +40,12 @@ class Stage:
     is_up_to_date: Callable[[dict], bool] = lambda outputs: True
     is_worker: Callable[['Config'], bool] = lambda config: False
     seeded: bool = True
-    room: str = ''
+    takes: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
-    @property
-    def module(self) -> str:
-        return '.'.join(['pipelines', *filter(None, [self.room]), self.name])
+    def __post_init__(self):
+        if not self.modules:
+            object.__setattr__(self, 'modules', (f'pipelines.{self.name}',))
 
 
 @dataclasses.dataclass
@@ -68,8 +70,14 @@ class Context:
 
 
 def get(name: str, config: 'Config | None' = None) -> Stage:
-    """Return the stage of this name (`room.name` in a room), or the one that replaces it for a configuration."""
-    return importlib.import_module(f'pipelines.{name_of(name, config)}').STAGE
+    """Return the stage of this name, or the one that replaces it for a configuration.
+
+    `export-tflite` is the stage `export` of the format `tflite`, which is in `pipelines/formats`.
+    """
+    command, _, format_name = name_of(name, config).partition('-')
+    if format_name:
+        return importlib.import_module(f'pipelines.formats.{command}').stage_of(format_name)
+    return importlib.import_module(f'pipelines.{command}').STAGE
 
 
 def name_of(name: str, config: 'Config | None') -> str:

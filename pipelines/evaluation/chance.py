@@ -63,20 +63,21 @@ def change(metric: corpus.Metric, candidate: list[corpus.Row], blessed: list[cor
     return Change(value, low, high, confidence, float(smallest), len(counts))
 
 
-def refusal(name: str, found: Change, bounds: dict) -> str:
+def refusal(name: str, found: Change, bounds: dict, other: str = 'the blessed model') -> str:
     """Return why a change is outside its bound, or nothing.
 
     Args:
       name: the metric.
       bounds: `max_drop` or `max_rise`, `confidence`, and `in_doubt`: whether a change that may be on either side of the
         bound blocks (the default) or passes.
+      other: the model it changed from.
     """
     key = 'max_drop' if 'max_drop' in bounds else 'max_rise'
     bound, sign = bounds[key], -1 if key == 'max_drop' else 1
     best, worst = sorted((sign * found.low, sign * found.high))
     worse, percent = {'max_drop': 'drop', 'max_rise': 'rise'}[key], f'{100 * found.confidence:g}%'
     if bounds.get('in_doubt', 'block') == 'pass':
-        return '' if best <= bound else (f'{name} changed by {found.value:+.4g} from the blessed model; with {percent} '
+        return '' if best <= bound else (f'{name} changed by {found.value:+.4g} from {other}; with {percent} '
                                          f'confidence, the {worse} is {best:.4g} or more, and {key} is {bound:g}')
-    return '' if worst <= bound else (f'{name} changed by {found.value:+.4g} from the blessed model; with {percent} '
+    return '' if worst <= bound else (f'{name} changed by {found.value:+.4g} from {other}; with {percent} '
                                       f'confidence, the {worse} may be up to {worst:.4g}, and {key} is {bound:g}')

@@ -16,16 +16,18 @@ class Verdict(typing.NamedTuple):
     failed: list[str]
 
 
-def check(key: str, bounds: Bounds, by_example: bool) -> None:
+def check(key: str, bounds: Bounds, by_example: bool, only_changes: bool = False) -> None:
     """Refuse thresholds that bound nothing or contradict each other.
 
     Args:
       key: where they stand in the configuration.
       by_example: whether the metric is computed from numbers of each example, as a confidence needs.
+      only_changes: whether they bound changes alone, not the value.
     """
-    unknown = {*bounds} - {'min', 'max', *_CHANGES, 'confidence', 'in_doubt'}
+    bounding = [*_CHANGES] if only_changes else ['min', 'max', *_CHANGES]
+    unknown = {*bounds} - {*bounding, 'confidence', 'in_doubt'}
     if unknown or not bounds:
-        raise UserError(f'{key} holds {sorted(unknown) or "nothing"}. Give min, max, max_drop or max_rise.')
+        raise UserError(f'{key} holds {sorted(unknown) or "nothing"}. Give {" or ".join(bounding)}.')
     if {*_CHANGES} <= {*bounds}:
         raise UserError(f'{key}: max_drop and max_rise exclude each other. Give one of them.')
     for each, value in bounds.items():
@@ -45,8 +47,8 @@ def check(key: str, bounds: Bounds, by_example: bool) -> None:
                         'again one by one. Leave confidence out.')
 
 
-def failures(thresholds: dict[str, Bounds], validation) -> tuple[dict[str, list[str]], int]:
-    """Return metric -> why it is outside its thresholds, and how many of TFMA's failures are none.
+def failures(thresholds: dict[str, Bounds], validation, other: str) -> tuple[dict[str, list[str]], int]:
+    """Return metric -> why it is outside its thresholds, and how many of TFMA's failures are none; see `decide`.
 
     TFMA also divides a change by the baseline: where that is 0 it fails every change, even an improvement.
     """
@@ -63,24 +65,27 @@ def failures(thresholds: dict[str, Bounds], validation) -> tuple[dict[str, list[
             pardoned += 1
             continue
         else:
-            reason = (f'{name} changed by {value:+.4g} from the blessed model, '
+            reason = (f'{name} changed by {value:+.4g} from {other}, '
                       f'more than {_words(bounds, "max_drop", "max_rise")} allows')
         failed.setdefault(name, []).append(reason)
     return failed, pardoned
 
 
-def decide(thresholds: dict[str, Bounds], validation, changes: dict[str, chance.Change] | None) -> Verdict:
+def decide(thresholds: dict[str, Bounds], validation, changes: dict[str, chance.Change] | None,
+           other: str = 'the blessed model') -> Verdict:
     """Return whether the model is blessed, and why.
 
     Args:
       validation: TFMA's result.
       changes: each metric's change from the blessed model; None without one.
+      other: what reasons call that model.
     """
     if not thresholds:
         return Verdict(False, ['evaluate.thresholds sets no threshold, so no model can be blessed'], [])
-    failed, pardoned = failures(thresholds, validation)
+    failed, pardoned = failures(thresholds, validation, other)
     for name, bounds in thresholds.items():
-        if changes is not None and 'confidence' in bounds and (reason := chance.refusal(name, changes[name], bounds)):
+        if changes is not None and 'confidence' in bounds and (
+                reason := chance.refusal(name, changes[name], bounds, other)):
             failed.setdefault(name, []).append(reason)
     reasons = [reason for found in failed.values() for reason in found]
     by_tfma = any({'min', 'max'} & {*bounds} or (changes is not None and 'confidence' not in bounds)

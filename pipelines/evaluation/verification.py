@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def opened(path: str) -> Evaluation:
       UserError: there is no evaluation, or its files cannot be read.
     """
     here = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))
-    places = [os.path.join(above, 'evaluation') for above in (here, os.path.dirname(here))]
+    places = [os.path.join(here, 'evaluation'), re.sub('report$', 'evaluation', here)]  # a format's: tflite_evaluation
     folder = next((place for place in [here, *places] if os.path.exists(os.path.join(place, 'metrics.json'))), '')
     if not folder:
         raise UserError(f'{path} belongs to no evaluation: no metrics.json is beside it. Give a report.html in its '
@@ -82,7 +83,7 @@ def opened(path: str) -> Evaluation:
         raise UserError(f'{folder}/metrics.json is damaged: it is no JSON object. Evaluate again.') from None
     if missing:
         raise UserError(f'{folder}/metrics.json is damaged: it lacks {", ".join(sorted(missing))}. Evaluate again.')
-    report = os.path.join(os.path.dirname(folder), 'report')
+    report = re.sub('evaluation$', 'report', folder)
     return Evaluation(folder, report if os.path.isdir(report) else '', found,
                       list(predictions.read(os.path.join(folder, 'predictions.tfrecord'))))
 

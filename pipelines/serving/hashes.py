@@ -18,17 +18,26 @@ def check_hashes(saved_model: str) -> None:
     """
     if tf.io.gfile.exists(os.path.join(saved_model, pusher.RECORD)):
         pusher.verify(saved_model)
-        return
-    folder = os.path.dirname(saved_model.rstrip('/'))
+    else:
+        check_artifact(os.path.dirname(saved_model.rstrip('/')), saved_model)
+
+
+def check_artifact(folder: str, loaded: str = '') -> None:
+    """Refuse a folder whose files differ from those its pipeline recorded.
+
+    Args:
+      loaded: the part of it to be loaded, for the message; by default all of it.
+    """
+    loaded = loaded or folder
     recorded, root = None, metadata.root_of(folder)
     if root:
-        place = os.path.join('/', *folder.split('/')[-3:])  # export/<execution>/model
+        place = os.path.join('/', *folder.rstrip('/').split('/')[-3:])  # export/<execution>/model
         recorded = next((digest for _, uri, digest in metadata.opened(root).digests('Model')
                          if f'/{uri}'.endswith(place)), None)
     if not recorded:
-        raise UserError(f'{saved_model} is not loaded because nothing records its hashes: it has no '
+        raise UserError(f'{loaded} is not loaded because nothing records its hashes: it has no '
                         f'{pusher.RECORD} and no pipeline recorded it. Give a pushed version, or an exported model '
                         'where its pipeline wrote it.')
     if artifacts.digest(folder) != recorded:
-        raise UserError(f'{saved_model} is not loaded: its files are not those that were exported (SHA-256 differs). '
+        raise UserError(f'{loaded} is not loaded: its files are not those that were exported (SHA-256 differs). '
                         f'Remove {folder} and run the pipeline again.')

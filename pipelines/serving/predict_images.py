@@ -35,10 +35,9 @@ def write(model, paths: Sequence[str], folder: str, batch_size: int | None, jit:
     if not files:
         raise UserError(f'{", ".join(paths)}: no images ({", ".join(SUFFIXES)}) found. Name images or folders.')
     settings = model.description['config']
-    words = {name.decode(): text.decode()
-             for name, text in zip(model.classes().numpy(), model.descriptions().numpy())}
+    words = saved_model.labels(model)
     parts = ['label', 'probability', 'description']
-    if 'boxes' in model.signatures['serving_default'].structured_outputs:
+    if saved_model.gives_boxes(model):
         parts += ['left', 'upper', 'right', 'lower']
     columns = [f'{part}_{i + 1}' for i in range(min(settings['inference']['top'], len(words))) for part in parts]
     tf.io.gfile.makedirs(folder)

@@ -2,6 +2,7 @@
 
     <destination>/1763722800/                a version: saved_model.pb, variables/, assets/, assets.extra/
     <destination>/1763722800/landmark.json   hashes of its files, and its lineage
+    <destination>/1763722800/formats/tflite/ the same model in another format, which serving ignores
     <destination>/.staging-<host>-<pid>-…    a push in progress; serving only considers integer names
     <destination>/.claim-<version>-…         claim of a process on that number, in an object store
 
@@ -33,6 +34,7 @@ from pipelines.core import artifacts
 FORMAT = 1
 RECORD = 'landmark.json'
 SAVED_MODEL = 'saved_model.pb'
+FORMATS = 'formats'
 _STAGING = re.compile(r'\.staging-(.+)-[0-9]+-[0-9a-f]+')
 
 
@@ -63,6 +65,12 @@ class Version:
         return tf.io.gfile.exists(os.path.join(self.path, SAVED_MODEL))
 
     @property
+    def formats(self) -> list[str]:
+        """Other formats in it."""
+        files = self.record.get('files', {})
+        return sorted({file.split('/')[1] for file in files if file.startswith(f'{FORMATS}/')})
+
+    @property
     def origin(self) -> int:
         """Number these files were first pushed under."""
         return self.record.get('rolled_back_to', self.record.get('version', self.number))
@@ -74,13 +82,14 @@ class Version:
         return _difference(self.record['files'], _hashes(self.path))
 
 
-def publish(saved_model_dir: str, destination: str, lineage: dict) -> str:
-    """Publish a SavedModel as the version to serve.
+def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict[str, str] | None = None) -> str:
+    """Publish a SavedModel, and the same model in other formats, as the version to serve.
 
     Args:
       saved_model_dir: the folder with `saved_model.pb`.
       destination: the folder serving watches, on any path TensorFlow can write.
       lineage: the model's lineage, written to `landmark.json`.
+      formats: the folder of every other format, by its name.
 
     Returns:
       The version's folder.
@@ -88,11 +97,14 @@ def publish(saved_model_dir: str, destination: str, lineage: dict) -> str:
     Raises:
       UserError: there is no SavedModel, or the destination cannot be created.
     """
-    files = _hashes(saved_model_dir)
+    files, sources = _hashes(saved_model_dir), {'': saved_model_dir}
     if SAVED_MODEL not in files:
         raise UserError(f'{saved_model_dir} has no {SAVED_MODEL}, so there is nothing to push. '
                         'Run `python -m pipelines.export` first.')
-    return _publish(saved_model_dir, destination, {'files': files, 'lineage': lineage})
+    for name, folder in (formats or {}).items():
+        sources[f'{FORMATS}/{name}/'] = folder
+        files |= {f'{FORMATS}/{name}/{file}': digest for file, digest in artifacts.file_hashes(folder).items()}
+    return _publish(sources, destination, {'files': files, 'lineage': lineage})
 
 
 def versions(destination: str) -> list[Version]:
@@ -140,7 +152,7 @@ def rollback(destination: str) -> str:
     if wrong:
         raise UserError(f'{target.path} is damaged and cannot be served again: {wrong}. Remove that folder, and '
                         '`python -m pipelines.push --rollback` goes to the version before it.')
-    return _publish(target.path, destination, {
+    return _publish({'': target.path}, destination, {
         'files': target.record['files'], 'lineage': target.record['lineage'],
         'rolled_back_from': now.number, 'rolled_back_to': target.origin})
 
@@ -157,8 +169,12 @@ def _history(destination: str) -> list[Version]:
     return pile
 
 
-def _publish(source: str, destination: str, record: dict) -> str:
-    """Copy to a staging folder, check, and only then make the version visible."""
+def _publish(sources: dict[str, str], destination: str, record: dict) -> str:
+    """Copy to a staging folder, check, and only then make the version visible.
+
+    Args:
+      sources: the folder of the files whose paths begin so; the longest beginning counts.
+    """
     try:
         tf.io.gfile.makedirs(destination)
     except tf.errors.OpError as error:
@@ -169,7 +185,7 @@ def _publish(source: str, destination: str, record: dict) -> str:
     staging = os.path.join(destination, f'.staging-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}')
     with contextlib.nullcontext() if remote else _working(destination):
         try:
-            _copy(source, staging, record['files'])
+            _copy(sources, staging, record['files'])
             commit = _commit_remote if remote else _commit_local
             return commit(staging, destination, {'format': FORMAT, 'pushed': now, **record})
         finally:
@@ -243,15 +259,15 @@ def _next(destination: str) -> int:
     return max([int(time.time()), *(version.number + 1 for version in versions(destination))])
 
 
-def _copy(source: str, target: str, files: dict[str, str]) -> None:
+def _copy(sources: dict[str, str], target: str, files: dict[str, str]) -> None:
     """Copy files (path -> hash) and verify the copies."""
     for file in files:
-        path = os.path.join(target, file)
+        path, start = os.path.join(target, file), max(filter(file.startswith, sources), key=len)
         tf.io.gfile.makedirs(os.path.dirname(path))
-        tf.io.gfile.copy(os.path.join(source, file), path)
+        tf.io.gfile.copy(os.path.join(sources[start], file.removeprefix(start)), path)
     wrong = _difference(files, _hashes(target))
     if wrong:
-        raise UserError(f'The copy of {source} in {target} differs: {wrong}. '
+        raise UserError(f'The copy of {sources[""]} in {target} differs: {wrong}. '
                         'Check that nothing else writes there and that the disk is healthy, then push again.')
 
 

@@ -69,11 +69,30 @@ def _opened(path: str, description: dict):
 
 
 def run(model, inputs: list, batch_size: int | None = None, jit: bool = False) -> list[dict]:
-    """Run a loaded model on inputs and return results in order, batched as the model's module does by default."""
+    """Run a loaded model on inputs and return results in order, batched as the model's module does by default.
+
+    Args:
+      model: as returned by `load`; or by `formats.runner.load`, which batches by itself and compiles nothing.
+    """
+    if hasattr(model, 'predict'):
+        return model.predict(inputs)
     spec = spec_of(model.description)
     compiled = jit or model.description['config']['export']['jit']
     size = {'batch_size': batch_size} if batch_size else {}
     return spec.predict(model, inputs, **size, jit=compiled)
+
+
+def labels(model) -> dict[str, str]:
+    """Return the description of every class of a loaded model of images, by name."""
+    if hasattr(model, 'predict'):
+        return dict(model.labels)
+    return {name.decode(): text.decode()
+            for name, text in zip(model.classes().numpy(), model.descriptions().numpy())}
+
+
+def gives_boxes(model) -> bool:
+    """Return whether a loaded model of images gives boxes."""
+    return not hasattr(model, 'predict') and 'boxes' in model.signatures['serving_default'].structured_outputs
 
 
 def spec_of(description: dict) -> ModelSpec:

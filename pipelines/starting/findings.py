@@ -16,6 +16,7 @@ Sections = dict[str, Keys]
 # Names of a split's files and folders; images and pairs each accept one more.
 SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
                'validation': 'validation', 'test': 'test'}
+DRIFT = 'most that another format of the model may lose (export --to)'
 ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
 
 

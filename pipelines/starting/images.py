@@ -2,6 +2,7 @@
 import atexit
 import collections
 import hashlib
+import math
 import os
 import pathlib
 import shutil
@@ -15,6 +16,7 @@ from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
 from pipelines.starting.findings import (
+    DRIFT,
     SPLIT_NAMES,
     Findings,
     Sections,
@@ -74,7 +76,10 @@ def look(paths: list[str]) -> Findings:
     sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
                                               'inspected files cannot be read')} if damaged else {}
     limit = better_than_chance(baseline, examples['test'])
-    sections['evaluate'] = {'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test']))}
+    an_image = math.ceil(1000 / max(1, examples['test'])) / 1000
+    sections['evaluate'] = {
+        'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test'])),
+        'drift': ({'top1_error': {'max_rise': max(0.01, an_image)}}, DRIFT)}
     side = int(np.median(seen.sides))
     said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} per class.',
             f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, median {side:,}.',

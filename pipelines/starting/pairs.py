@@ -16,7 +16,7 @@ from data_prep import UserError
 from data_prep.core import text_files
 from data_prep.core.text_files import Record
 from pipelines.starting import languages, recipes
-from pipelines.starting.findings import SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
+from pipelines.starting.findings import DRIFT, SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
 
 SMALL = 20_000  # pairs for the calibration
 LOOKED_AT = 200_000  # most pairs inspected; of more, the first
@@ -73,7 +73,8 @@ def look(paths: list[str]) -> Findings:
     return Findings(
         'pairs', said, examples,
         {'data': data, 'evaluate': {'thresholds': ({'bleu': {'min': limit}},
-                                                   f'above {baseline:.3g}, the BLEU of {words}')}},
+                                                   f'above {baseline:.3g}, the BLEU of {words}'),
+                                    'drift': ({'bleu': {'max_drop': 0.5}}, DRIFT)}},
         'bleu', baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', _about_lengths(pairs)), 'most_subwords': most_subwords(pairs),
          'seconds': 1e-4})

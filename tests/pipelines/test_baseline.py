@@ -1,6 +1,5 @@
 """Choice of a candidate's baseline: the newest other blessed model that still exists."""
 import shutil
-import types
 
 import pytest
 import tensorflow as tf
@@ -104,6 +103,4 @@ def test_a_baseline_of_an_earlier_version_is_named_with_what_to_do(tmp_path):
     shutil.copytree(pusher.publish(str(saved), str(tmp_path / 'older'), {}), baseline)
     resolved = config.load('learning_machine_nim', ['model.game=nim'])
     with pytest.raises(UserError, match=r'^.*/baseline was exported by an earlier version .*\. Remove it'):
-        evaluate.write_predictions(resolved, types.SimpleNamespace(), {
-            'candidate': candidate, 'baseline': str(baseline)}, str(tmp_path / 'predictions'))
-    assert not (tmp_path / 'predictions').exists()
+        evaluate.load(resolved, {'candidate': candidate, 'baseline': str(baseline)})

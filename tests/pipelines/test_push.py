@@ -96,7 +96,7 @@ def test_push_writes_version_lineage_kit_and_output(models, tmp_path, destinatio
     record = pusher.verify(version)
     assert record['lineage'] == {'pipeline': 'shouter', 'artifacts': {
         key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in work.inputs.items()}}
-    pushed = {'destination': destination, 'version': int(os.path.basename(version)), 'path': version}
+    pushed = {'destination': destination, 'version': int(os.path.basename(version)), 'path': version, 'formats': []}
     with open(os.path.join(work.outputs['pushed_model'], 'pushed_model.json'), encoding='utf-8') as file:
         assert json.load(file) == work.properties == pushed
     assert version in capsys.readouterr().out

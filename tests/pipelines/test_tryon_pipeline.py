@@ -93,7 +93,7 @@ def test_beside_a_blessed_model_and_by_slices(finished, tmp_path):
     [examples], [model] = ((folder / 'root').glob(place) for place in ('prepare/*/examples', 'export/*/model/Format-*'))
     models, path = ['candidate', 'baseline'], str(tmp_path / 'predictions')
     split = records.open_split(str(examples), 'test')
-    evaluate.write_predictions(config, split, dict.fromkeys(models, str(model)), path)
+    evaluate.write_predictions(config, split, evaluate.load(config, dict.fromkeys(models, str(model))), path)
     metrics, validation = evaluate.analyse(config, path, str(tmp_path), models)
     assert gate.decide(config.evaluate.thresholds, validation, {}) == (True, ['all thresholds are met'], [])
     rows = [tf.train.Example.FromString(row).features.feature for row in

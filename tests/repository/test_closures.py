@@ -26,7 +26,7 @@ FOREIGN = {
 
 def closure(name: str, loaded) -> dict[str, str]:
     found = stage.get(name, loaded)
-    return artifacts.closure([found.module, *roles.sources(loaded, found.roles)])
+    return artifacts.closure([*found.modules, *roles.sources(loaded, found.roles)])
 
 
 def imported(module: str) -> set[str]:
@@ -114,13 +114,14 @@ def test_docstrings_of_everything_are_left_out_and_other_text_is_not():
 
 def test_what_is_copied_into_an_output_counts_as_it_is():
     """`export --to ctranslate2` leaves `translate.py`, comments and all."""
-    before = artifacts.sha256(artifacts.closure(['pipelines.serving.export_ctranslate2']))
-    assert 'pipelines.serving.kit.translate' in artifacts.closure(['pipelines.serving.export_ctranslate2'])
+    modules = stage.get('export-ctranslate2').modules
+    before = artifacts.sha256(artifacts.closure(modules))
+    assert 'pipelines.serving.kit.translate' in artifacts.closure(modules)
     text = artifacts._text
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(artifacts, '_text', lambda path: text(path) + '# A comment.\n' * path.endswith('translate.py'))
         artifacts._imports.cache_clear()
-        assert artifacts.sha256(artifacts.closure(['pipelines.serving.export_ctranslate2'])) != before
+        assert artifacts.sha256(artifacts.closure(modules)) != before
     artifacts._imports.cache_clear()
 
 

@@ -69,7 +69,8 @@ def test_no_stage_is_missing_its_module():
     for name in stage.STAGES:
         found = stage.get(name)
         assert found.name == name and set(found.needs) <= set(stage.STAGES)
-        assert callable(importlib.import_module(found.module).main)
+        [module] = found.modules
+        assert callable(importlib.import_module(module).main)
 
 
 def test_files_fit_one_thought_and_functions_a_screen():

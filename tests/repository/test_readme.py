@@ -31,7 +31,11 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
     'python -m pipelines.prepare': 'test_readme.py: test_your_own_pairs',
     'python -m pipelines.export': 'test_start.py: the `imported` fixture',
-    'python -m pipelines.export --to ctranslate2': 'test_ctranslate2.py: the `finished` fixture',
+    'python -m pipelines.export --to tflite': 'test_formats.py',
+    'python -m pipelines.evaluate --format tflite': 'test_formats.py',
+    'python -m pipelines.predict --format tflite < lines.txt': 'test_formats.py',
+    'python classify.py photo.jpg': 'test_formats.py',
+    "python translate.py 'A man rides a bicycle.'": 'test_ctranslate2.py',
     'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
@@ -266,7 +270,7 @@ def test_the_lock_pins_every_requirement_within_its_range():
     lists = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body
              if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
     wanted = [requirements.Requirement(text) for text in lists['CORE'] + lists['TRAIN'] + lists['CTRANSLATE2']
-              + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
+              + lists['ONNX'] + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
     assert len(wanted) > 30 and len(versions) == len(pinned)
     for requirement in wanted:
         version = versions.get(utils.canonicalize_name(requirement.name))

@@ -1,6 +1,7 @@
-"""Translate lines of text with CTranslate2 on this machine's CPU, one line of output for each.
+"""Translate lines of text on this machine's CPU, without TensorFlow: one line of output for each.
 
-    pip install ctranslate2 sentencepiece
+    pip install ctranslate2 sentencepiece                 # for a folder with model.bin
+    pip install numpy onnxruntime sentencepiece           # for files of the suffix .onnx; tflite-runtime for .tflite
     python translate.py 'A man rides a bicycle.'
     python translate.py --compute_type int8 < lines.txt > answers.txt
 
@@ -13,9 +14,8 @@ import pathlib
 import sys
 import unicodedata
 
-import ctranslate2
-
 BATCH = 64  # sentences per batch
+EOS = 2  # id of the end symbol
 
 
 class Translator:
@@ -23,54 +23,79 @@ class Translator:
 
     Args:
       folder: folder of the model, its subwords and landmark.json.
-      compute_type: the engine's number format, such as float32 or int8.
+      compute_type: CTranslate2's number format, such as float32 or int8; other engines use that of their files.
     """
 
     def __init__(self, folder, compute_type='float32'):
         folder = pathlib.Path(folder)
         config = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
         self.inference = config['inference']
-        self.pieces = json.loads((folder / 'shared_vocabulary.json').read_text('utf-8'))
-        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
-        self.end = json.loads((folder / 'config.json').read_text('utf-8'))['eos_token']
         self.subwords = load_subwords((folder / 'subwords.model').read_bytes())
-        self.engine = ctranslate2.Translator(str(folder), compute_type=compute_type)
+        if (folder / 'model.bin').exists():
+            self.translate = CTranslate2(folder, self.inference, compute_type)
+        else:
+            self.translate = load_search().Search(folder, self.inference)
 
     def __call__(self, lines):
         """Translate any number of lines: a list of dicts with `text`, `score` and `truncated`, in their order."""
-        tokens = [[self.pieces[i] for i in self.subwords.encode(line)] for line in lines]
+        ids = [self.subwords.encode(line) for line in lines]
         longest = self.inference['max_input_length']
-        results = [{'text': '', 'score': 0.0, 'truncated': len(row) >= longest} for row in tokens]
-        todo = sorted((number for number, row in enumerate(tokens) if row), key=lambda number: len(tokens[number]))
+        results = [{'text': '', 'score': 0.0, 'truncated': len(row) >= longest} for row in ids]
+        todo = sorted((number for number, row in enumerate(ids) if row), key=lambda number: len(ids[number]))
         for start in range(0, len(todo), BATCH):  # batch lines of similar length
             batch = todo[start:start + BATCH]
-            for number, (answer, score) in zip(batch, self.translate([tokens[number] for number in batch])):
-                ids = [self.ids[token] for token in answer if token != self.end]
-                results[number].update(text=self.subwords.decode(ids), score=score)
+            for number, (answer, score) in zip(batch, self.translate([ids[number] for number in batch])):
+                results[number].update(text=self.subwords.decode([i for i in answer if i != EOS]), score=score)
         return results
 
-    def translate(self, sources):
-        """Return the best hypothesis, with end symbol, and its score, for subwords without one.
+    def predict(self, lines):
+        """Translate lines; return dicts with `answers`, of which there is one, and what a call returns."""
+        return [{'answers': [result['text']], **result} for result in self(lines)]
 
-        The score is log probability over Wu et al.'s length penalty ((5 + length) / 6)^alpha (2016, eq. 14). The engine
-        divides by length^alpha instead, so it returns `beam_size` hypotheses without a penalty, of which the best is
-        chosen here. The engine stops once the likeliest candidate and `beam_size` in all have ended; Landmark's own
-        search continues while a longer one could win by its length. With a beam of 1 both are greedy only at alpha 0.
+
+class CTranslate2:
+    """The engine's beam search.
+
+    The score is log probability over Wu et al.'s length penalty ((5 + length) / 6)^alpha (2016, eq. 14). The engine
+    divides by length^alpha instead, so it returns `beam_size` hypotheses without a penalty, of which the best is chosen
+    here. The engine stops once the likeliest candidate and `beam_size` in all have ended; Landmark's own search
+    continues while a longer one could win by its length. With a beam of 1 both are greedy only at alpha 0.
+    """
+
+    def __init__(self, folder, inference, compute_type):
+        import ctranslate2
+        self.inference = inference
+        self.pieces = json.loads((folder / 'shared_vocabulary.json').read_text('utf-8'))
+        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self.engine = ctranslate2.Translator(str(folder), compute_type=compute_type)
+
+    def __call__(self, sources):
+        """Return the ids of the best hypothesis, with its end symbol, and its score, for ids without one.
+
         No output is longer than the longest source plus `extra_length`.
         """
-        c = self.inference
+        c, tokens = self.inference, [[self.pieces[i] for i in ids] for ids in sources]
         longest = min(max(map(len, sources)) + 1, c['max_input_length'])
         found = self.engine.translate_batch(
-            sources, beam_size=c['beam_size'], num_hypotheses=c['beam_size'], length_penalty=0,
+            tokens, beam_size=c['beam_size'], num_hypotheses=c['beam_size'], length_penalty=0,
             max_input_length=c['max_input_length'], max_decoding_length=longest + c['extra_length'],
             min_decoding_length=0, return_end_token=True, return_scores=True)
         return [self._best(result) for result in found]
 
     def _best(self, result):
         """Return the best finished hypothesis; if none is finished, the best of all."""
-        scored = [(tokens, log_p / ((5 + len(tokens)) / 6) ** self.inference['alpha'])
+        scored = [([self.ids[token] for token in tokens], log_p / ((5 + len(tokens)) / 6) ** self.inference['alpha'])
                   for tokens, log_p in zip(result.hypotheses, result.scores)]
-        return max(scored, key=lambda hypothesis: (hypothesis[0][-1] == self.end, hypothesis[1]))
+        return max(scored, key=lambda hypothesis: (hypothesis[0][-1] == EOS, hypothesis[1]))
+
+
+def load_search():
+    """Import the file search.py beside this one."""
+    try:
+        from pipelines.serving.kit import search
+    except ImportError:  # a copy, with a copy of that file beside it
+        import search  # type: ignore[no-redef]
+    return search
 
 
 def load_subwords(model):
@@ -112,11 +137,14 @@ class WordPieces:
         return b''.join(self.texts[i] for i in ids).strip().decode('utf-8', 'replace')
 
 
+load = Translator
+
+
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('lines', nargs='*', metavar='LINE', help='text to translate (default: standard input, by lines)')
-    flags.add_argument('--compute_type', choices=sorted(ctranslate2.get_supported_compute_types('cpu')),
-                       default='float32', help='number format to compute with (default: %(default)s)')
+    flags.add_argument('--compute_type', default='float32',
+                       help='number format CTranslate2 computes with, such as int8 (default: %(default)s)')
     args = flags.parse_args()
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding='utf-8')

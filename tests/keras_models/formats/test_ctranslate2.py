@@ -20,14 +20,13 @@ from keras_models.text.translator import Inference
 from keras_models.transformer import EOS, PAD, Config
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
-from pipelines.serving import export_ctranslate2
+from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
+from support.copier import BASE, PIECES, batch, sentences, train
 from support.text_data import WORDS
 
-PIECES = ['<pad>', '<s>', '</s>', '<unk>', *(f'▁{i}' for i in range(4, 30))]
-BASE = {'vocab_size': len(PIECES), 'N': 1, 'd_model': 16, 'd_ff': 32, 'h': 2}
 VARIANTS = {
     'post, sinusoids': {'N': 2},
     'pre, sinusoids, d_k > d_v': {'norm': 'pre', 'd_k': 11, 'd_v': 7},
@@ -42,35 +41,6 @@ def one_thread():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('OMP_NUM_THREADS', '1')
         yield
-
-
-def sentences(n, seed):
-    """Ids of `n` sentences of 1 to 9 words, each ending in EOS."""
-    draw = np.random.default_rng(seed)
-    return [[*draw.integers(4, len(PIECES), draw.integers(1, 10)).tolist(), EOS] for _ in range(n)]
-
-
-def batch(rows, length):
-    return tf.constant([row + [PAD] * (length - len(row)) for row in rows])
-
-
-def train(nets, c, steps=120):
-    """A word is translated by itself or, less often, by the next one, sometimes twice: a beam has much to choose."""
-    net, optimizer, draw = nets['transformer'], tf.keras.optimizers.Adam(5e-3), np.random.default_rng(1)
-
-    @tf.function
-    def step(inputs, targets):
-        with tf.GradientTape() as tape:
-            found, _ = transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, tf.zeros([2], tf.int32),
-                                           False, c)
-            loss = tf.divide(*found['transformer'])
-        weights = net.trainable_weights
-        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
-    for number in range(steps):
-        source = sentences(48, 100 + number)
-        target = [[min(i + int(draw.random() < 0.3), len(PIECES) - 1) for i in row[:-1]
-                   for _ in range(1 + int(draw.random() < 0.2))] + [EOS] for row in source]
-        step(batch(source, 10), batch(target, 19))
 
 
 @pytest.fixture(scope='module', params=[
@@ -104,12 +74,12 @@ def test_translations_are_ours_token_for_token(model, beam_size, alpha, extra_le
     theirs = translate.Translator(folder)
     source = sorted(sentences(80, 7), key=len)  # how long an answer may be depends on the source
     found = [answer for _, rows in itertools.groupby(source, len)
-             for answer in theirs.translate([[PIECES[i] for i in row[:-1]] for row in rows])]
+             for answer in theirs.translate([row[:-1] for row in rows])]
     ids, scores = translator.Translator(nets, c, inference)(batch(source, 10))
-    for ours, score, (tokens, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
-        assert [PIECES.index(token) for token in tokens] == [i for i in ours if i != PAD]
+    for ours, score, (answer, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
+        assert answer == [i for i in ours if i != PAD]
         assert their_score == pytest.approx(score, abs=1e-3)
-    ended = sum(tokens[-1] == PIECES[EOS] for tokens, _ in found)
+    ended = sum(answer[-1] == EOS for answer, _ in found)
     assert ended > 60 if extra_length else 0 < ended < 80  # both the search and its end are compared
 
 
@@ -120,7 +90,7 @@ def test_log_probabilities_are_ours_and_a_weight_that_is_not_shows(model):
     for weight in nets['transformer'].weights:
         value = weight.numpy()
         weight.assign(value * 1.5 + 0.1)
-        assert engine.difference(folder, nets, *pairs) > export_ctranslate2.TOLERANCE, weight.name
+        assert engine.difference(folder, nets, *pairs) > ctranslate2.TOLERANCE, weight.name
         weight.assign(value)
 
 
@@ -180,7 +150,7 @@ def test_lines_in_lines_out_without_tensorflow(finished):
     texts = [text.decode() for text in expected['text']]
     assert texts[0] == WORDS[lines[0]]  # it learned
 
-    path = printed.split('translate with `python ')[1].split(' <')[0]
+    path = printed.split(' --help`')[0].split()[-1]
     script = ('import runpy, sys\nsys.modules.update(tensorflow=None, tensorflow_text=None)\n'
               'sys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name="__main__")\n')
     done = subprocess.run([sys.executable, '-c', script, path], input='\n'.join(lines) + '\n', capture_output=True,
@@ -199,14 +169,16 @@ def test_lines_in_lines_out_without_tensorflow(finished):
 
 def test_it_is_skipped_where_nothing_changed_and_lineage_leads_to_the_weights(finished):
     pipeline, _ = finished
-    pipeline.run(export_ctranslate2.STAGE)
-    assert pipeline.skipped == ['export_ctranslate2']
-    [(execution, _, outputs)] = pipeline.metadata.completed('export_ctranslate2')
+    pipeline.run(stage.get('export-ctranslate2'))
+    assert pipeline.skipped == ['export-ctranslate2']
+    [(execution, _, outputs)] = pipeline.metadata.completed('export-ctranslate2')
     inputs = pipeline.metadata.inputs_of(execution)
     assert {pipeline.outputs('train')['model_run'].id, pipeline.outputs('prepare')['examples'].id} <= set(inputs)
     with open(os.path.join(outputs['ctranslate2'].uri, 'landmark.json'), encoding='utf-8') as file:
         assert json.load(file)['model_run'] == pipeline.outputs('train')['model_run'].digest
-    assert pipeline.metadata.completed('export') == []  # the gate's models, of which this is none
+    loaded = runner.load(outputs['ctranslate2'].uri)
+    [found] = loaded.predict(['one'])
+    assert found['answers'] == [WORDS['one']] and loaded.description['format'] == 'ctranslate2'
 
 
 def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, monkeypatch, tmp_path):
@@ -221,27 +193,31 @@ def test_an_engine_that_answers_otherwise_leaves_nothing(finished, config_file, 
     context = stage.Context(pipeline.config, {**pipeline.outputs('prepare'), **pipeline.outputs('train')},
                             {'ctranslate2': str(tmp_path)}, [], {}, pipeline)
     with pytest.raises(UserError, match=r'differs by .* from ours\. Install the version in requirements\.lock'):
-        export_ctranslate2.execute(context)
+        export.execute(table.FORMATS['ctranslate2'], context)
     assert os.listdir(tmp_path) == []
 
 
 def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
     loaded = config.load(config_file)
     with pytest.raises(UserError, match=r'Run `python -m pipelines\.prepare` first'):
-        Pipeline(loaded, str(tmp_path), []).run(export_ctranslate2.STAGE)
-    other = types.SimpleNamespace(model=object(), values={'model': {'module': 'keras_models.vgg'}})
-    with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is keras_models\.vgg'):
-        export_ctranslate2.check(other)
+        Pipeline(loaded, str(tmp_path), []).run(stage.get('export-ctranslate2'))
+    check = stage.get('export-ctranslate2').check
+    with pytest.raises(UserError, match='holds models of text; data.module data_prep.imagenet is for image'):
+        check(config.load('demo_images'))
+    other = types.SimpleNamespace(model=object(), data_spec=loaded.data_spec, values={'model': {'module': 'x.y'}})
+    with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is x\.y'):
+        check(other)
     with pytest.raises(UserError, match='subwords.model is missing'):
         wmt.subword_model(str(tmp_path))
     monkeypatch.setitem(sys.modules, 'ctranslate2', None)  # as if it were not installed
     with pytest.raises(UserError, match='python -m pip install "ctranslate2>=4.8,<5"'):
-        export_ctranslate2.check(loaded)
+        check(loaded)
 
 
 def test_a_misspelt_engine_is_refused_and_needs_no_engine():
-    script = ('import sys\nfrom pipelines import export\nfrom pipelines.serving import export_ctranslate2\n'
-              'assert not {"tensorflow", "ctranslate2"} & set(sys.modules)')
+    script = ('import sys\nfrom pipelines import export, evaluate\nfrom pipelines.core import stage\n'
+              'stage.get("export-ctranslate2"), stage.get("evaluate-onnx")\n'
+              'assert not {"tensorflow", "ctranslate2", "onnx"} & set(sys.modules)')
     subprocess.run([sys.executable, '-c', script], check=True)
-    done = command('pipelines.export', '--to', 'onnx')
-    assert done.returncode == 2 and "invalid choice: 'onnx'" in done.stderr
+    done = command('pipelines.export', '--to', 'onxx')
+    assert done.returncode == 2 and "invalid choice: 'onxx'" in done.stderr

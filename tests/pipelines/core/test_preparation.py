@@ -53,13 +53,13 @@ def test_weights_of_the_authors_say_by_whose_rules(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('name, remedy', [('candidate', 'Export it again'),
                                           ('baseline', 'Remove it to skip the comparison with it')])
-def test_evaluation_refuses_a_model_of_people_prepared_otherwise(monkeypatch, tmp_path, name, remedy):
+def test_evaluation_refuses_a_model_of_people_prepared_otherwise(monkeypatch, name, remedy):
     described = {'candidate': {'agnostic': 'paper'}, 'baseline': {'agnostic': 'paper'}, name: OFFICIAL}
     monkeypatch.setattr(saved_model, 'load', lambda folder: types.SimpleNamespace(
         description=described[folder.split('/')[0]]))
     folders = {each: f'{each}/Format-Serving' for each in described}
     with pytest.raises(UserError, match=f'^{name} {REFUSED}{remedy}'):
-        evaluate.write_predictions(configs.load('demo_tryon'), [], folders, str(tmp_path / 'none'))
+        evaluate.load(configs.load('demo_tryon'), folders)
 
 
 def test_prediction_refuses_a_named_model_beside_a_configuration_of_other_people(monkeypatch, capsys):

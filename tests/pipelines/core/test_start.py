@@ -82,7 +82,7 @@ def test_a_stage_hashes_what_it_imports(name, imported, config_file):
     own = {module for module in imported[name] if module.split('.')[0] in artifacts._PACKAGES
            and artifacts._imports(module)[0] != artifacts._NO_CODE}
     found = stage.get(name)
-    hashed = closure([found.module, *roles.sources(loaded, found.roles)])
+    hashed = closure([*found.modules, *roles.sources(loaded, found.roles)])
     # The configuration is read by these modules' dataclasses; the values themselves are in the fingerprint.
     read = closure(roles.sources(loaded, ('data', 'model', 'serving')))
     # `FRAME` says the reason for each; what only it imports looks up, prints and draws as it does.

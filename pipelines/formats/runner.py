@@ -1,0 +1,66 @@
+"""Run a folder that `export --to` wrote, by the program that is copied into it, as a SavedModel is run."""
+import contextlib
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from data_prep import UserError
+from pipelines.core import artifacts
+from pipelines.formats.table import DESCRIPTION, FORMATS, KIT
+from pipelines.serving import hashes, pusher
+
+
+def load(folder: str) -> Any:
+    """Load a format's folder after checking its files against the record.
+
+    Returns:
+      What the client's `load` returns, whose `predict(inputs)` is as `saved_model.run`, with its `description`.
+
+    Raises:
+      UserError: it is no such folder, or its files differ from the recorded ones.
+    """
+    version = os.path.dirname(os.path.dirname(folder.rstrip('/')))
+    if tf.io.gfile.exists(os.path.join(version, pusher.SAVED_MODEL)):
+        pusher.verify(version)
+    else:
+        hashes.check_artifact(folder)
+    with tf.io.gfile.GFile(os.path.join(folder, DESCRIPTION)) as file:
+        description = json.loads(file.read())
+    if description.get('client') not in {names[0] for each in FORMATS.values() for names in each.clients.values()}:
+        raise UserError(f'{folder}/{DESCRIPTION} names no program of this project. Export the model again.')
+    client = importlib.import_module(f'{KIT}.{description["client"]}')
+    with _local(folder) as here:
+        model = client.load(here)
+    model.description, model.path = description, version
+    return model
+
+
+@contextlib.contextmanager
+def _local(folder: str) -> Iterator[str]:
+    """Give a folder on a local disk, the only kind that engines read, with the same files."""
+    if '://' not in folder:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as here:
+        for name in tf.io.gfile.listdir(folder):
+            tf.io.gfile.copy(os.path.join(folder, name), os.path.join(here, name))
+        yield here
+
+
+def find(name: str, path: str) -> str:
+    """Return the folder of a format in a pushed version, or in the newest of a folder of versions.
+
+    Raises:
+      UserError: that version was pushed without it.
+    """
+    version = next(reversed(artifacts.version_folders(path)), path)
+    folder = os.path.join(version, pusher.FORMATS, name)
+    if not tf.io.gfile.exists(folder):
+        raise UserError(f'{version} was pushed without {name}. Run `python -m pipelines.export --to {name}`, '
+                        f'`python -m pipelines.evaluate --format {name}` and `python -m pipelines.push`.')
+    return folder

@@ -1,0 +1,55 @@
+"""Formats in which a trained model is handed over beside the SavedModel, one row each."""
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+KIT = 'pipelines.serving.kit'
+DESCRIPTION = 'landmark.json'  # in a format's folder
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes:
+      name: as `--to` and `--format` take it.
+      writer: the module with `check(config, format)` and `write(format, trained, folder)`.
+      clients: by task, modules of the serving kit that are copied into the folder: the first runs it without
+        TensorFlow, the others are what it imports. A missing task cannot be handed over so.
+      converter: for networks, the module whose `convert` writes the content of a file.
+      suffix: of these files.
+      options: further arguments of `convert`.
+      is_calibrated: whether `convert` takes `inputs`, training examples from which it chooses ranges of 8-bit integers.
+      requires: package to import -> requirement to install, beyond those of training.
+    """
+    name: str
+    writer: str
+    clients: Mapping[str, tuple[str, ...]]
+    converter: str = ''
+    suffix: str = ''
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_calibrated: bool = False
+    requires: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules whose sources decide what its folder holds."""
+        kit = {name for names in self.clients.values() for name in names}
+        return (self.writer, *filter(None, [self.converter]), *(f'{KIT}.{name}' for name in sorted(kit)))
+
+    def client(self, task: str) -> str:
+        """Return the name of the kit's module that runs its folder."""
+        return self.clients[task][0]
+
+
+_NETWORKS = 'pipelines.formats.networks'
+_TFLITE, _ONNX = 'keras_models.formats.tflite_file', 'keras_models.formats.onnx_file'
+_CLIENTS = {'image': ('classify', 'networks'), 'text': ('translate', 'search', 'networks')}
+FORMATS = {each.name: each for each in (
+    Format('tflite', _NETWORKS, _CLIENTS, _TFLITE, '.tflite'),
+    Format('tflite_float16', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'float16'}),
+    Format('tflite_int8', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'int8'}, is_calibrated=True),
+    Format('onnx', _NETWORKS, _CLIENTS, _ONNX, '.onnx', requires={
+        'tf2onnx': 'tf2onnx>=1.17,<2', 'onnx': 'onnx>=1.18,<1.19', 'onnxruntime': 'onnxruntime>=1.20,<2'}),
+    Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',)},
+           requires={'ctranslate2': 'ctranslate2>=4.8,<5'}))}

@@ -1,0 +1,181 @@
+"""Classify images with the networks beside this file, without TensorFlow: a line for each, best class first.
+
+    pip install numpy pillow onnxruntime           # or tflite-runtime, for files of the suffix .tflite
+    python classify.py photo.jpg folder/*.png
+
+`Classifier.shown` prepares an image as in training, and `Classifier.views` cuts it as the paper's test does; copy them
+where a network runs in another language. What they follow is in landmark.json, labels.json and pixels.npz.
+"""
+import argparse
+import functools
+import io
+import json
+import pathlib
+import sys
+
+import numpy as np
+from PIL import Image
+
+try:
+    from pipelines.serving.kit import networks
+except ImportError:  # a copy, with a copy of that file beside it
+    import networks  # type: ignore[no-redef]
+
+# Positions of a view's crops: top and left, in quarters of a crop's range in the image.
+PLACES = {'single': [(2, 2)], 'ten_crop': [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)],
+          'multi_crop': [(y, x) for y in range(5) for x in range(5)]}
+SIDE = 256  # side of the mean image
+LONGEST = 8  # largest aspect ratio; of longer images the middle is used
+BATCH = 64  # crops that a network sees at once
+
+
+class Classifier:
+    """A classifier loaded from a folder of networks, landmark.json, labels.json and pixels.npz.
+
+    Attributes:
+      labels: (class, description), in the order of the networks' outputs.
+    """
+
+    def __init__(self, folder):
+        folder = pathlib.Path(folder)
+        settings = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
+        self.input, self.inference = settings['input'], settings['inference']
+        self.labels = json.loads((folder / 'labels.json').read_text('utf-8'))
+        self.pixels = dict(np.load(folder / 'pixels.npz', allow_pickle=False))
+        self.networks = networks.load(folder)
+
+    def predict(self, images):
+        """Classify the bytes of JPEG or PNG files.
+
+        Returns:
+          A dict per image: `answers` (classes), `descriptions` and `probabilities`, best first, and `error`, which says
+          why an image cannot be read; then the others are empty.
+        """
+        return [self._answer(image) for image in images]
+
+    def _answer(self, image):
+        try:
+            probabilities = self.posteriors(image)
+        except (OSError, Image.DecompressionBombError) as error:
+            return {'answers': [], 'descriptions': [], 'probabilities': [], 'error': str(error)}
+        best = np.argsort(-probabilities, kind='stable')[:self.inference['top']]
+        return {'answers': [self.labels[i][0] for i in best], 'descriptions': [self.labels[i][1] for i in best],
+                'probabilities': probabilities[best].tolist(), 'error': ''}
+
+    def posteriors(self, image):
+        """Return the probability of every class, the mean of all views at all scales."""
+        scales = self.inference['scales'] or [(self.input['scales'][0] + self.input['scales'][-1]) // 2]
+        pixels = np.asarray(Image.open(io.BytesIO(image)).convert('RGB'))
+        found = []
+        for scale in scales:
+            shown = self.shown(pixels, scale)
+            found += [softmax(self.logits(shown, view)).mean(0) for view in self.inference['views']]
+        return np.mean(found, 0)
+
+    def logits(self, shown, view):
+        """Return the class scores of every crop of a view, [k, classes]; dense views have one or two, see `dense`."""
+        if view == 'dense':
+            return self.dense(np.stack([shown, shown[:, ::-1]] if self.inference['flips'] else [shown]))
+        crops = self.views(shown, view)
+        return np.concatenate([self.of_crops(crops[start:start + BATCH]) for start in range(0, len(crops), BATCH)])
+
+    def of_crops(self, crops):
+        """Map [k, crop, crop, 3] to class scores [k, classes]."""
+        if 'classifier' in self.networks:
+            return self.networks['classifier'](image=crops)['logits']
+        maps = self.networks['convolutions'](image=crops)['maps']
+        return self.networks['dense'](maps=maps)['logits']
+
+    def dense(self, images):
+        """Map whole images [k, h, w, 3] to class scores [k, classes], the mean of every crop's that the maps hold."""
+        side, maps = self.side, self.networks['convolutions'](image=images)['maps']
+        windows = np.lib.stride_tricks.sliding_window_view(maps, (side, side), (1, 2))  # [k, h, w, C, side, side]
+        windows = np.ascontiguousarray(windows.transpose(0, 1, 2, 4, 5, 3)).reshape(-1, side, side, maps.shape[-1])
+        scores = [self.networks['dense'](maps=windows[start:start + BATCH])['logits']
+                  for start in range(0, len(windows), BATCH)]
+        return np.concatenate(scores).reshape(len(images), -1, len(self.labels)).mean(1)
+
+    @functools.cached_property
+    def side(self):
+        """Side of the maps of a crop."""
+        crop = self.input['crop']
+        return self.networks['convolutions'](image=np.zeros([1, crop, crop, 3], np.float32))['maps'].shape[1]
+
+    def views(self, shown, view):
+        """Cut [h, w, 3] into a view's crops, [k, crop, crop, 3], followed by their mirror images if `flips`."""
+        crop = self.input['crop']
+        room = [side - crop for side in shown.shape[:2]]
+        corners = [[side * place // 4 for side, place in zip(room, places)] for places in PLACES[view]]
+        crops = np.stack([shown[y:y + crop, x:x + crop] for y, x in corners])
+        return np.concatenate([crops, crops[:, :, ::-1]]) if self.inference['flips'] and view != 'single' else crops
+
+    def shown(self, pixels, scale):
+        """Rescale levels [h, w, 3] until the shorter side is `scale`, and subtract the mean: float32 [h', w', 3]."""
+        size = np.array(pixels.shape[:2])
+        whole = (2 * scale * size + size.min()) // (2 * size.min())
+        space = np.full(2, whole.min()) if self.input['square'] else whole  # the area that crops are cut from
+        shown = np.minimum(space, LONGEST * whole.min())
+        inside = (whole - space) // 2 + (space - shown) // 2
+        image = resampled(pixels, whole, inside, shown) - self.mean(whole, space, inside, shown)
+        if self.input['standardise']:
+            image = image / np.sqrt(np.diag(self.pixels['covariance'])).astype(np.float32)
+        return image
+
+    def mean(self, whole, space, inside, shown):
+        """Return what is subtracted: the mean image, scaled to the area of crops, or the mean colour, or 0."""
+        if self.input['mean'] != 'pixel':
+            return self.pixels['mean_rgb'].astype(np.float32) if self.input['mean'] == 'rgb' else np.float32(0)
+        image = self.pixels['mean_image'].astype(np.float32)
+        for axis in (0, 1):
+            offset = inside[axis] - (whole[axis] - space[axis]) // 2
+            at = (np.arange(offset, offset + shown[axis]) + 0.5) * SIDE / space[axis] - 0.5
+            at = np.clip(at, 0, SIDE - 1)
+            before = np.minimum(at.astype(int), SIDE - 2)
+            share = (at - before).astype(np.float32).reshape([-1, 1, 1] if axis == 0 else [1, -1, 1])
+            image = np.take(image, before, axis) * (1 - share) + np.take(image, before + 1, axis) * share
+        return image
+
+
+def resampled(pixels, whole, offset, shape):
+    """Return a part of an enlarged or reduced image: a triangle filter two pixels wide in the coarser of the two.
+
+    Args:
+      pixels: levels [h, w, 3].
+      whole: height and width of the rescaled image.
+      offset, shape: the part's top and left, height and width in it.
+    """
+    for axis in (0, 1):
+        given = pixels.shape[axis]
+        pixel = np.float32(1 / np.float32(whole[axis] / given))  # of the rescaled image, in given pixels
+        reach = max(pixel, np.float32(1))
+        middles = (np.arange(offset[axis], offset[axis] + shape[axis], dtype=np.float32) + np.float32(0.5)) * pixel
+        distances = np.abs(np.arange(given, dtype=np.float32) + np.float32(0.5) - middles[:, np.newaxis])
+        weights = np.maximum(0, 1 - distances / reach)
+        weights /= weights.sum(1, keepdims=True)
+        pixels = np.moveaxis(np.tensordot(weights, pixels.astype(np.float32), (1, axis)), 0, axis)
+    return pixels
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+load = Classifier
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('images', nargs='+', metavar='IMAGE', help='JPEG or PNG files')
+    args = flags.parse_args()
+    classifier = Classifier(pathlib.Path(__file__).parent)
+    for path in args.images:
+        [found] = classifier.predict([pathlib.Path(path).read_bytes()])
+        if found['error']:
+            print(f'{path}: {found["error"]}', file=sys.stderr)
+        else:
+            print(path, found['answers'][0], f'{found["probabilities"][0]:.4f}', found['descriptions'][0], sep='\t')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,81 @@
+"""From a trained translator to formats that are handed over, and one whose tokenizer is another's."""
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from data_prep.text import subwords
+from pipelines import predict
+from pipelines.core import config, stage
+from pipelines.core.pipeline import Pipeline
+from pipelines.formats import runner
+from pipelines.serving import saved_model
+from support import quick_stages
+from support.text_data import WORDS
+
+STEPS = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100', 'train.validate_every=300',
+         'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024',
+         'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
+
+
+@pytest.fixture(scope='module')
+def finished(config_file, tmp_path_factory):
+    """A pipeline whose model was evaluated, and its flags."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('OMP_NUM_THREADS', '1')  # CTranslate2's threads wait for each other by spinning
+        root = str(tmp_path_factory.mktemp('root'))
+        pipeline = Pipeline(config.load(config_file, STEPS), root, [])
+        for name in stage.STAGES[:-1]:
+            pipeline.run(quick_stages.get(name))
+        yield pipeline, ['--config', config_file, '--pipeline_root', root, *(
+            part for step in STEPS for part in ('--set', step))]
+
+
+@pytest.mark.parametrize('name', ['tflite', 'tflite_float16', 'onnx', 'ctranslate2'])
+def test_a_format_translates_as_the_saved_model(finished, name):
+    pipeline, _ = finished
+    folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
+    lines = [' '.join(np.random.default_rng(i).choice(list(WORDS), 1 + i % 9)) for i in range(40)] + ['', '   ', 'TWO']
+    ours = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+    expected, found = (saved_model.run(model, lines) for model in (ours, runner.load(folder)))
+    assert [each['answers'] for each in found] == [each['answers'] for each in expected]
+    assert found[0]['answers'] == [WORDS[lines[0]]]
+    assert [each['score'] for each in found] == pytest.approx([each['score'] for each in expected], abs=2e-2)
+
+
+@pytest.mark.parametrize('name', ['tflite', 'ctranslate2'])
+def test_it_passes_the_gate_and_is_pushed(finished, name, monkeypatch, capsysbinary):
+    pipeline, flags = finished
+    blessing = pipeline.run(stage.get(f'evaluate-{name}'))[f'{name}_blessing']
+    assert os.listdir(blessing.uri) == ['BLESSED'] and blessing.properties['metrics']['overall']['bleu'] > 80
+    assert blessing.properties['changes']['bleu']['value'] == pytest.approx(0, abs=0.5)
+    assert name in pipeline.run(stage.get('push'))['pushed_model'].properties['formats']
+    capsysbinary.readouterr()
+    read, write = os.pipe()
+    os.write(write, b'one\ntwo\n')
+    os.close(write)
+    with open(read, encoding='utf-8') as lines:
+        monkeypatch.setattr('sys.stdin', lines)
+        predict.main([*flags, '--format', name])
+    assert capsysbinary.readouterr().out == b'eins\nzwei\n'
+
+
+def test_a_stale_tokenizer_is_refused(finished):
+    """The subwords of another corpus: the same number, the same network, other words."""
+    pipeline, _ = finished
+    export = stage.get('export-tflite_float16')
+    texts = [' '.join(np.random.default_rng(i).choice([*WORDS, *WORDS.values()], 9)).title() for i in range(500)]
+    stale = subwords.learn(texts, subwords.Config(pipeline.config.data.vocab_size))
+
+    def spoiled(context):
+        export.execute(context)
+        with open(os.path.join(context.outputs['tflite_float16'], 'subwords.model'), 'wb') as file:
+            file.write(stale)
+    other = config.load(pipeline.config.source, [*STEPS, 'export.calibration_examples=1'])  # an export of its own
+    pipeline = Pipeline(other, pipeline.root, [])
+    pipeline.run(quick_stages.get('export'))
+    pipeline.run(dataclasses.replace(export, execute=spoiled))
+    blessing = pipeline.run(stage.get('evaluate-tflite_float16'))['tflite_float16_blessing']
+    assert os.listdir(blessing.uri) == ['NOT_BLESSED']
+    assert any('from the SavedModel, more than max_drop 0.5 allows' in each for each in blessing.properties['reasons'])
