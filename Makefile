@@ -2,7 +2,7 @@
 # make test: the tests that prove every system.   make test-all: those of the slow tier, too.
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make browser: the page in a real browser, Debian's (`apt-get install chromium`), and axe-core from npm, kept in .venv.
-# make cluster: tests with servers of their own: Debian's MariaDB (`apt-get install mariadb-server`).
+# make cluster: tests with servers of their own, Debian's MariaDB (`apt-get install mariadb-server`), and a Kubeflow pipeline.
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.
 # make docs: the pages of docs/, in an environment of their own, into docs/_build; a warning is an error.

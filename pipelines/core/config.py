@@ -28,6 +28,7 @@ from pipelines.core.sections import (
     EvaluateConfig,
     ExportConfig,
     InfraValidateConfig,
+    KubeflowConfig,
     PushConfig,
     TrainConfig,
 )
@@ -35,7 +36,8 @@ from pipelines.core.sections import (
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST = 2 ** 31 - 1  # of whole numbers: batch sizes and seeds have 32 bits
-_MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops')
+_MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops', 'retries',
+                'combined')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Config:
     evaluate: EvaluateConfig
     infra_validate: InfraValidateConfig
     push: PushConfig
+    kubeflow: KubeflowConfig
     source: str
     values: dict
     data_spec: DataSpec

@@ -73,5 +73,15 @@ class PushConfig:
     destination: str = ''
 
 
+@dataclasses.dataclass
+class KubeflowConfig:
+    """Settings of the steps of a compiled pipeline, see `run --compile`."""
+    retries: int = 3  # times a failed step is started again; it resumes
+    cpu: int | str = ''  # limit of each step, such as 4 or 500m; empty: the cluster's
+    memory: str = ''  # limit of each step, such as 16Gi; empty: the cluster's
+    accelerator: str = ''  # of the training step: nvidia.com/gpu, or on Vertex AI for example NVIDIA_TESLA_T4
+    accelerators: int = 1  # their number
+
+
 SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig, 'evaluate': EvaluateConfig,
-                             'infra_validate': InfraValidateConfig, 'push': PushConfig}
+                             'infra_validate': InfraValidateConfig, 'push': PushConfig, 'kubeflow': KubeflowConfig}
