@@ -33,6 +33,7 @@ FRAME = {
     'pipelines.core.compatibility': 'only accepts or refuses data',
     **dict.fromkeys(('pipelines.core.commands', 'pipelines.core.explain', 'pipelines.core.flow',
                      'pipelines.core.machine', 'pipelines.core.progress'), 'prints'),
+    'pipelines.serving.promotion': 'compares a canary with the served version, which no stage does',
     'pipelines.training.teacher': 'interactive lessons, which no stage runs',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
                      'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',

@@ -25,6 +25,7 @@ from keras_models.protocol import ModelSpec
 from pipelines.core import renamed, roles, shipped
 from pipelines.core.sections import (
     SECTIONS,
+    CanaryConfig,
     EvaluateConfig,
     ExportConfig,
     InfraValidateConfig,
@@ -62,6 +63,7 @@ class Config:
     evaluate: EvaluateConfig
     infra_validate: InfraValidateConfig
     push: PushConfig
+    canary: CanaryConfig
     kubeflow: KubeflowConfig
     source: str
     values: dict

@@ -74,6 +74,13 @@ class PushConfig:
 
 
 @dataclasses.dataclass
+class CanaryConfig:
+    """What `push --promote` allows a canary, beside the changes that `evaluate.thresholds` allows."""
+    max_slowdown: float = 1.25  # its median latency, divided by that of the served version
+    requests: int = 200  # requests replayed for the latency
+
+
+@dataclasses.dataclass
 class KubeflowConfig:
     """Settings of the steps of a compiled pipeline, see `run --compile`."""
     retries: int = 3  # times a failed step is started again; it resumes
@@ -84,4 +91,5 @@ class KubeflowConfig:
 
 
 SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig, 'evaluate': EvaluateConfig,
-                             'infra_validate': InfraValidateConfig, 'push': PushConfig, 'kubeflow': KubeflowConfig}
+                             'infra_validate': InfraValidateConfig, 'push': PushConfig, 'canary': CanaryConfig,
+                             'kubeflow': KubeflowConfig}

@@ -39,6 +39,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.serve': 'test_serve.py, on ports of its own',
     'python -m pipelines.reproduce --publish docs/results': 'test_reproduce.py: the `published` fixture',
     'python -m pipelines.push --list': 'test_push.py',
+    'python -m pipelines.push --canary': 'test_push.py, test_promotion.py',
+    'python -m pipelines.push --promote --requests requests.tfrecord': 'test_pipeline.py, test_promotion.py',
     'python -m pipelines.verify REPORT': 'test_verify.py',
     'python -m pipelines.verify runs/NAME/evaluate/4/report/report.html': 'test_verify.py',
     'python -m pipelines.push --rollback': 'test_push.py',
