@@ -63,9 +63,9 @@ def main(argv=None) -> None:
 def compile_stages(args: argparse.Namespace, config: 'Config', beam: list[str]) -> None:
     """Write the pipeline's file and print the command that runs it."""
     from pipelines.core import stores
-    from pipelines.engines import kubeflow
-    target = kubeflow.Target(args.image, args.pipeline_root or '', args.vertex_project, args.vertex_region, {
-        name: os.environ[name] for name in (stores.ADDRESS, stores.PASSWORD_FILE) if name in os.environ})
+    from pipelines.engines import cluster, kubeflow
+    target = cluster.Target(args.image, args.pipeline_root or '', args.vertex_project, args.vertex_region,
+                            stores.environment())
     kubeflow.write(args.compile, config, {name: stage.get(name, config) for name in stage.STAGES}, target, beam)
     submit = ['kfp', 'run', 'create', '--experiment-name', config.name, '--package-file', args.compile]
     if target.is_vertex:

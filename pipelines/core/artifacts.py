@@ -26,6 +26,7 @@ FRAME = {
     **dict.fromkeys(('pipelines.core.cli', 'pipelines.engines.beam_flags', 'pipelines.engines.dataflow',
                      'pipelines.engines.google_names'),
                     'reads flags; the choice of a Beam runner changes no byte of a data set'),
+    **dict.fromkeys(('pipelines.engines.cluster', 'pipelines.engines.jobset'), 'writes a manifest; no stage does'),
     **dict.fromkeys(('pipelines.core.config', 'pipelines.core.sections', 'pipelines.core.renamed',
                      'pipelines.core.roles', 'pipelines.core.shipped', 'keras_models.protocol',
                      'data_prep.core.protocol'),

@@ -26,10 +26,10 @@ from pipelines.core import renamed, roles, shipped
 from pipelines.core.sections import (
     SECTIONS,
     CanaryConfig,
+    ClusterConfig,
     EvaluateConfig,
     ExportConfig,
     InfraValidateConfig,
-    KubeflowConfig,
     PushConfig,
     TrainConfig,
 )
@@ -64,7 +64,7 @@ class Config:
     infra_validate: InfraValidateConfig
     push: PushConfig
     canary: CanaryConfig
-    kubeflow: KubeflowConfig
+    cluster: ClusterConfig
     source: str
     values: dict
     data_spec: DataSpec

@@ -81,15 +81,16 @@ class CanaryConfig:
 
 
 @dataclasses.dataclass
-class KubeflowConfig:
-    """Settings of the steps of a compiled pipeline, see `run --compile`."""
-    retries: int = 3  # times a failed step is started again; it resumes
-    cpu: int | str = ''  # limit of each step, such as 4 or 500m; empty: the cluster's
-    memory: str = ''  # limit of each step, such as 16Gi; empty: the cluster's
-    accelerator: str = ''  # of the training step: nvidia.com/gpu, or on Vertex AI for example NVIDIA_TESLA_T4
-    accelerators: int = 1  # their number
+class ClusterConfig:
+    """Settings of containers: the steps of `run --compile`, and the workers of `train --manifest`."""
+    retries: int = 3  # times a failed container is started again; it resumes
+    cpu: int | str = ''  # limit of each container, such as 4 or 500m; empty: the cluster's
+    memory: str = ''  # limit of each container, such as 16Gi; empty: the cluster's
+    accelerator: str = ''  # for training: nvidia.com/gpu, or on Vertex AI for example NVIDIA_TESLA_T4
+    accelerators: int = 1  # their number in each container that trains
+    grace_seconds: int = 120  # a preempted worker's time to save, between SIGTERM and SIGKILL
 
 
 SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig, 'evaluate': EvaluateConfig,
                              'infra_validate': InfraValidateConfig, 'push': PushConfig, 'canary': CanaryConfig,
-                             'kubeflow': KubeflowConfig}
+                             'cluster': ClusterConfig}

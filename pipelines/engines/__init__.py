@@ -1,1 +1,1 @@
-"""Engines that run Beam jobs and whole pipelines."""
+"""Engines that run Beam jobs, whole pipelines, and training on clusters."""

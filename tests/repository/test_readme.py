@@ -73,6 +73,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run --config my.yaml --compile pipeline.yaml '
     '--image REGION-docker.pkg.dev/PROJECT/REPOSITORY/landmark:1 --pipeline_root gs://BUCKET/runs/my '
     '--vertex_project PROJECT --vertex_region REGION': 'test_kubeflow.py',
+    'python -m pipelines.train --config my.yaml --manifest job.yaml --image IMAGE --workers 4 '
+    '--pipeline_root gs://BUCKET/runs/my': 'test_jobset.py',
     'python -m pipelines.fetch --list': 'test_fetch.py',
     'python -m pipelines.fetch NAME': 'test_fetch.py, of a server of its own',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',

@@ -12,7 +12,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from benchmarks.robustness import kill_points, kubeflow_sweep
 from pipelines import run
 from pipelines.core import config, stage
-from pipelines.engines import kubeflow
+from pipelines.engines import cluster, kubeflow
 from support.commands import ROOT, environment
 
 IMAGE = 'us-central1-docker.pkg.dev/my-project/images/landmark:1'
@@ -31,8 +31,8 @@ def compiled(folder, overrides=(), beam=(), **flags) -> dict:
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
     """The demo's pipeline, its message by kfp's definition, and its steps and their containers by stage."""
-    text = compiled(tmp_path_factory.mktemp('compiled'), ['kubeflow.cpu=4', 'kubeflow.memory=16Gi', 'name=A "new" one',
-                    'kubeflow.accelerator=nvidia.com/gpu', 'kubeflow.accelerators=2', 'kubeflow.retries=5'],
+    text = compiled(tmp_path_factory.mktemp('compiled'), ['cluster.cpu=4', 'cluster.memory=16Gi', 'name=A "new" one',
+                    'cluster.accelerator=nvidia.com/gpu', 'cluster.accelerators=2', 'cluster.retries=5'],
                     ['--direct_num_workers', '2'], **GOOD)
     message = json_format.ParseDict(text, pipeline_spec_pb2.PipelineSpec())
     steps = {name.replace('-', '_'): task for name, task in text['root']['dag']['tasks'].items()}
@@ -106,15 +106,15 @@ def test_the_learning_machine_is_educated(tmp_path):
     ({'image': None}, [], '--image is missing'),
     ({'image': 'My Image'}, [], "--image 'My Image' is not the name of an image"),
     ({'image': 'landmark:1'}, [], "--image 'landmark:1' names no registry for Vertex AI"),
-    ({'pipeline_root': None}, [], '--pipeline_root is missing; give a folder that all steps reach'),
+    ({'pipeline_root': None}, [], '--pipeline_root is missing; give a folder that all containers reach'),
     ({'pipeline_root': 's3://bucket/runs'}, [], "--pipeline_root 's3://bucket/runs' must be gs://BUCKET/FOLDER"),
     ({'vertex_project': None}, [], '--vertex_project is missing'),
     ({'vertex_project': '123456789012'}, [], '--vertex_project 123456789012 is a project number'),
     ({'vertex_region': 'us-central1-a'}, [], '--vertex_region us-central1-a is a zone; give its region, us-central1'),
-    ({}, ['kubeflow.accelerator=nvidia.com/gpu'], "kubeflow.accelerator 'nvidia.com/gpu' must be written like NVIDIA"),
-    ({}, ['kubeflow.accelerators=3'], 'kubeflow.accelerators 3 must be one of 1, 2, 4, 8, 16'),
-    ({}, ['kubeflow.cpu=4 cores'], "kubeflow.cpu '4 cores' must be written like 4 or 500m"),
-    ({}, ['kubeflow.memory=16 GB'], "kubeflow.memory '16 GB' must be written like 16Gi"),
+    ({}, ['cluster.accelerator=nvidia.com/gpu'], "cluster.accelerator 'nvidia.com/gpu' must be written like NVIDIA"),
+    ({}, ['cluster.accelerators=3'], 'cluster.accelerators 3 must be one of 1, 2, 4, 8, 16'),
+    ({}, ['cluster.cpu=4 cores'], "cluster.cpu '4 cores' must be written like 4 or 500m"),
+    ({}, ['cluster.memory=16 GB'], "cluster.memory '16 GB' must be written like 16Gi"),
     ({}, ['push.destination=/models'], "push.destination '/models' is a file of this machine; give gs://BUCKET/FILE"),
     ({}, ['train.init_from=[/gcs/b/a, b]'], "train.init_from 'b' is a file of this machine"),
     ({'config': 'multi30k_en_de'}, [], "data.train 'train.en.gz' is a file of this machine; give gs://BUCKET/FILE or"),
@@ -136,12 +136,12 @@ def problems(target, overrides=(), beam=()):
 
 def test_kubeflow_takes_what_vertex_ai_does_not():
     for root in ('s3://bucket/runs', '/mounted/runs'):
-        assert not problems(kubeflow.Target('landmark:1', root), [
-            'push.destination=/models', 'kubeflow.accelerator=nvidia.com/gpu'])
-    found = problems(kubeflow.Target('landmark:1', 'runs/my'), [
-        'kubeflow.accelerator=NVIDIA_TESLA_T4', 'push.destination=m'], ['--runner', 'DataflowRunner'])
+        assert not problems(cluster.Target('landmark:1', root), [
+            'push.destination=/models', 'cluster.accelerator=nvidia.com/gpu'])
+    found = problems(cluster.Target('landmark:1', 'runs/my'), [
+        'cluster.accelerator=NVIDIA_TESLA_T4', 'push.destination=m'], ['--runner', 'DataflowRunner'])
     assert [sentence.split(' ')[0] for sentence in found] == [
-        '--pipeline_root', 'kubeflow.accelerator', 'push.destination', '--sdk_container_image']
+        '--pipeline_root', 'cluster.accelerator', 'push.destination', '--sdk_container_image']
 
 
 def test_a_step_knows_the_store_of_lineage_and_no_password(tmp_path, monkeypatch):

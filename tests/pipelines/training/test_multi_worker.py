@@ -1,11 +1,8 @@
 """`--strategy multi_worker_mirrored`: two processes over loopback, one of them killed, against one process."""
-import contextlib
-import itertools
 import json
 import os
 import shutil
 import signal
-import socket
 
 import numpy as np
 import pytest
@@ -18,25 +15,10 @@ from pipelines.training import checkpoints, strategy
 from pipelines.training.loop import PREEMPTED
 from support import killed_runs
 from support.commands import ROOT, Started, command, environment, start
+from support.ports import free_ports
 
 SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0', 'input.buckets=[16]']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
-
-
-TRIED = itertools.count(os.getpid() * 16)
-
-
-def free_ports(n: int) -> list[int]:
-    """Ports below those that the kernel hands out: nobody else is given one before the workers bind it."""
-    found = []
-    with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
-        room = int(file.read().split()[0]) - 10_000
-    while len(found) < n:
-        port = 10_000 + next(TRIED) % room
-        with socket.socket() as each, contextlib.suppress(OSError):  # of a server that is there always
-            each.bind(('127.0.0.1', port))
-            found.append(port)
-    return found
 
 
 def start_workers(config_file, root, before=None) -> list[Started]:
