@@ -83,6 +83,8 @@ def main(argv=None) -> None:
     flags.add_argument('--image', default='', help='with --manifest: container image of the workers')
     flags.add_argument('--workers', type=cli.positive, default=2, help='with --manifest: their number (default: 2)')
     args, rest = flags.parse_known_args(argv)
+    if args.image and not args.manifest:
+        flags.error('--image needs --manifest FILE')
     if args.manifest and not rest and not args.explain:
         cli.run_command(lambda: write_manifest(args))
     else:

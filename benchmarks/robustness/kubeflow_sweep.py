@@ -37,7 +37,7 @@ components.load_component_from_file(file)(root=root)
 """
 
 
-def compile(config: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+def compile_pipeline(config: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Compile the configuration's pipeline. Returns its file."""
     file = folder / 'pipeline.yaml'
     subprocess.run([sys.executable, '-W', 'ignore', '-m', 'pipelines.run', '--config', config, '--compile', file,
@@ -116,7 +116,7 @@ def main() -> None:
     config = out / 'kills.yaml'
     config.write_text(kill_points.CONFIG.format(folder=out / 'raw'))
     kill_points.finish('run', ['--config', str(config)], out / 'whole')
-    file = compile(config, out)
+    file = compile_pipeline(config, out)
     code, seconds = run(file, out / 'undisturbed')
     same = code == 0 and outcome(out / 'undisturbed' / 'root') == outcome(out / 'whole' / 'root')
     print(f'undisturbed: {seconds:.1f} s, {"as" if same else "NOT as"} pipelines.run', flush=True)

@@ -182,7 +182,7 @@ def test_a_killed_pipeline_ends_as_an_undisturbed_one(tmp_path):
     settings.write_text(kill_points.CONFIG.format(folder=tmp_path / 'raw'))
     whole.mkdir()
     kill_points.finish('run', ['--config', str(settings)], whole)
-    file = kubeflow_sweep.compile(settings, tmp_path)
+    file = kubeflow_sweep.compile_pipeline(settings, tmp_path)
     found = kubeflow_sweep.point(file, settings, whole, tmp_path / 'point', 15)
     assert found['killed'] and found['good'], found
 
