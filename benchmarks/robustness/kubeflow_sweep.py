@@ -9,7 +9,7 @@ undisturbed pipeline, and runs the file again. Its outputs, file names and linea
 `pipelines.run`, as `kill_points.py` compares them.
 
 Prints a table and writes it, with every point, as JSON; leaves with exit code 1 if any point ended otherwise. A point
-takes 1.5 pipelines, about 2 minutes on a free machine.
+takes 1.5 pipelines, 1 to 3 minutes.
 """
 import argparse
 import json
