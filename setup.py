@@ -1,8 +1,9 @@
 """Landmark: the papers that made deep learning, as production TensorFlow pipelines.
 
-The core requirement is what Beam workers need; training, the gate and serving are the extra `train`. `ctranslate2` and
-`onnx` add what `export --to` needs for these formats, and `photos` what `photos --parser` needs; `browser`, beside
-`test`, drives the page of `pipelines.serve`; `bench` are the peers of `make bench`.
+The core requirement is what Beam workers need; training, the gate and serving are the extra `train`. `gpu` adds
+NVIDIA's libraries, `ctranslate2` and `onnx` what `export --to` needs for these formats, `kubeflow` what `run --compile`
+and its steps need, and `photos` what `photos --parser` needs; `browser`, beside `test`, drives the page of
+`pipelines.serve`; `bench` are the peers of `make bench`.
 """
 import sys
 
@@ -52,7 +53,9 @@ BROWSER = ['playwright>=1.45,<2']  # drives the page in a real browser
 CTRANSLATE2 = ['ctranslate2>=4.8,<5']
 ONNX = ['onnx>=1.18,<1.19',  # 1.19 needs a newer ml_dtypes than TensorFlow 2.15
         'onnxruntime>=1.20,<2', 'tf2onnx>=1.17,<2']
+KUBEFLOW = ['kfp==2.13.0']  # the last with protobuf < 5
 PHOTOS = ['onnxruntime>=1.20,<2']  # runs a human parser
+GPU = ['tensorflow[and-cuda]==2.15.1']
 BENCH = ['ctranslate2>=4.8,<5', 'keras>=2.15,<2.16', 'torch==2.13.0', 'transformers>=4.40,<5']
 TEST = ['codespell>=2.4,<3', 'hypothesis>=6.100', 'import-linter>=2.10,<3', 'ipykernel', 'mypy>=1.11', 'nbclient>=0.10',
         'pytest>=8.4', 'pytest-xdist>=3.6', 'ruff>=0.6', 'types-PyYAML']
@@ -70,7 +73,8 @@ setuptools.setup(
                                 'serving/page/*/*']},
     entry_points={'console_scripts': ['landmark = pipelines.__main__:main']},
     install_requires=CORE,
-    extras_require={'train': TRAIN, 'browser': BROWSER,
-                    'ctranslate2': CTRANSLATE2, 'onnx': TRAIN + ONNX, 'photos': TRAIN + PHOTOS, 'bench': BENCH,
-                    'test': TRAIN + CTRANSLATE2 + ONNX + PHOTOS + TEST},
+    extras_require={'train': TRAIN, 'gpu': TRAIN + GPU, 'browser': BROWSER,
+                    'ctranslate2': CTRANSLATE2, 'onnx': TRAIN + ONNX, 'kubeflow': TRAIN + KUBEFLOW,
+                    'photos': TRAIN + PHOTOS, 'bench': BENCH,
+                    'test': TRAIN + CTRANSLATE2 + ONNX + KUBEFLOW + PHOTOS + TEST},
 )

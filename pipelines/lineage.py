@@ -285,13 +285,13 @@ def _roots(args) -> list[str]:
 
 def _version(args) -> tuple[str, str]:
     """Return the version the flags name, and its pipeline root."""
-    from pipelines import push
     from pipelines.core import artifacts, metadata
+    from pipelines.release import handover
     if args.version and not args.version.isdecimal():
         path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
         return path, args.pipeline_root or metadata.root_of(path) or cli.open_pipeline(args).root
     pipeline = cli.open_pipeline(args)
-    destination = push.destination_of(pipeline.config, pipeline.root)
+    destination = handover.destination_of(pipeline.config, pipeline.root)
     if args.version:
         return os.path.join(destination, args.version), pipeline.root
     versions = artifacts.version_folders(destination)

@@ -1,12 +1,17 @@
-"""Push a blessed model to where TensorFlow Serving finds it; list what was pushed; roll back to the version before.
+"""Push a blessed model to where TensorFlow Serving finds it; list what was pushed; roll back; try a canary, promote it.
 
     python -m pipelines.push
     python -m pipelines.push --set push.destination=gs://bucket/models/translation
     python -m pipelines.push --list
     python -m pipelines.push --rollback
+    python -m pipelines.push --canary
+    python -m pipelines.push --promote --requests requests.tfrecord
 
 Only a model blessed by both evaluation and infra validation is pushed. TFX's Pusher takes a missing blessing for given;
 here it blocks the push. Other formats of the model (`export --to`) go with it if `evaluate --format` has blessed them.
+
+A canary is served beside the version to serve, to those who ask for the label `canary`. It is promoted, to be the
+version to serve, if it is not worse on the gate's split and not slower on recorded requests.
 """
 import json
 import os
@@ -15,29 +20,22 @@ import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
-from pipelines.formats.table import FORMATS
+from pipelines.formats.table import STAGES
 from pipelines.serving.layout import FORMAT
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
-    from pipelines.core.config import Config
+    from pipelines.core.pipeline import Pipeline
 
 
 def execute(context: stage.Context) -> None:
     from data_prep.core import records
+    from pipelines.release import handover
     from pipelines.serving import pusher
-    inputs = {key: context.inputs[key] for key in ('model', 'blessing', 'infra_blessing')}
-    check_blessings(inputs)
-    formats = blessed_formats(context.inputs)
-    inputs |= {key: context.inputs[key] for name in formats for key in (name, f'{name}_blessing')}
-    for key, artifact in inputs.items():
-        _check_unchanged(key, artifact)
-    saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
-    destination = destination_of(context.config, context.pipeline.root)
-    lineage = {'pipeline': context.config.name, 'artifacts': {
-        key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in inputs.items()}}
+    destination = handover.destination_of(context.config, context.pipeline.root)
+    lineage, formats = handover.checked(context)
     before = pusher.versions(destination)
-    path = pusher.publish(saved_model, destination, lineage, {name: inputs[name].uri for name in formats})
-    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path, 'formats': formats}
+    path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats)
+    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path, 'formats': [*formats]}
     records.write_atomically(os.path.join(context.outputs['pushed_model'], 'pushed_model.json'),
                              json.dumps(pushed, indent=1).encode())
     context.properties.update(pushed)
@@ -79,64 +77,8 @@ def is_up_to_date(outputs: dict) -> bool:
     return current
 
 
-def destination_of(config: 'Config', root: str) -> str:
-    """Return the folder serving watches: `push.destination`, or one below the pipeline root."""
-    return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
-
-
-def check_blessings(inputs: dict) -> None:
-    """Refuse a model that lacks either blessing.
-
-    Raises:
-      UserError: with the reasons given by evaluation and infra validation.
-    """
-    objections = [*_objections('blessed by evaluation', inputs['blessing'].uri, 'BLESSED', 'NOT_BLESSED',
-                               'train it further or change evaluate.thresholds'),
-                  *_objections('blessed by infra validation', inputs['infra_blessing'].uri, 'INFRA_BLESSED',
-                               'INFRA_NOT_BLESSED', 'fix what keeps it from being served and export it again')]
-    if objections:
-        raise UserError(f'not pushed: {"; and ".join(objections)}.')
-
-
-def blessed_formats(inputs: dict) -> list[str]:
-    """Return the evaluated formats that are blessed, and print why others are not."""
-    blessed = []
-    for name in FORMATS:
-        if blessing := inputs.get(f'{name}_blessing'):
-            objections = _objections('blessed by evaluation', blessing.uri, 'BLESSED', 'NOT_BLESSED',
-                                     'choose another format or change evaluate.drift')
-            if objections:
-                print(f'push: without {name}: {objections[0]}.', flush=True)
-            else:
-                blessed.append(name)
-    return blessed
-
-
-def _objections(what: str, folder: str, positive: str, negative: str, remedy: str) -> list[str]:
-    import tensorflow as tf
-    yes, no = (tf.io.gfile.exists(os.path.join(folder, name)) for name in (positive, negative))
-    if yes and not no:
-        return []
-    if not no:
-        return [f'the model is not {what}: {folder} has neither {positive} nor {negative}, so remove that folder '
-                'and run the pipeline again']
-    with tf.io.gfile.GFile(os.path.join(folder, negative), 'rb') as file:
-        lines = file.read().decode('utf-8', 'replace').splitlines()
-    reasons = ', '.join(line.strip().rstrip('.') for line in lines if line.strip())
-    both = f', though {positive} is there too' if yes else ''
-    return [f'the model is not {what} ({reasons or f"{folder} gives no reason"}){both}: {remedy}']
-
-
-def _check_unchanged(key: str, artifact) -> None:
-    """Refuse a model or blessing edited since the check, which covered other bytes."""
-    from pipelines.core import artifacts
-    if artifacts.digest(artifact.uri) != artifact.digest:
-        raise UserError(f'not pushed: {artifact.uri} was changed after the pipeline wrote it, so this {key} is '
-                        'not the one that was checked. Remove that folder and run the pipeline again.')
-
-
 STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validate'),
-                    takes=tuple(f'{command}-{name}' for name in FORMATS for command in ('export', 'evaluate')),
+                    takes=STAGES,
                     outputs={'pushed_model': 'PushedModel'}, sections=('push',),
                     extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # part of the destination
                     is_up_to_date=is_up_to_date)
@@ -157,6 +99,10 @@ def show(destination: str) -> None:
             remarks.append(f'with {", ".join(version.formats)}')
         if 'rolled_back_to' in version.record:
             remarks.append(f'rollback from {version.record["rolled_back_from"]} to {version.origin}')
+        if 'promoted_from' in version.record:
+            remarks.append(f'promotion of {version.record["promoted_from"]}')
+        if version.is_canary:
+            remarks.append('canary')
         if version is found[-1]:
             remarks.append('serving loads this one')
         print(f'  {version.number}  {version.record.get("pushed", "date unknown")}  '
@@ -174,22 +120,39 @@ def roll_back(destination: str) -> None:
           f'{record["rolled_back_from"]}.', flush=True)
 
 
+def promote(pipeline: 'Pipeline', requests: str | None) -> None:
+    """Let the canary be the version to serve, if it is not worse, and print its version."""
+    from pipelines.release import promotion
+    from pipelines.serving import pusher
+    path = promotion.promote(pipeline, requests)
+    print(f'push: {path} is served now, with the files of canary {pusher.verify(path)["promoted_from"]}.', flush=True)
+
+
 def main(argv=None) -> None:
     flags = cli.parser('push', __doc__)
     instead = flags.add_mutually_exclusive_group()
     instead.add_argument('--list', action='store_true', help='list the pushed versions and check their files')
     instead.add_argument('--rollback', action='store_true', help='serve the version that was served before')
+    instead.add_argument('--canary', action='store_true', help='serve the model beside the version to serve')
+    instead.add_argument('--promote', action='store_true', help='serve the canary to everyone, if it is not worse')
+    flags.add_argument('--requests', metavar='FILE', help='with --promote: requests that TensorFlow Serving recorded, '
+                       'for the latency (default: the warm-up requests)')
     args, rest = flags.parse_known_args(argv)
-    if not (args.list or args.rollback) or args.explain:
-        cli.main(STAGE, flags, argv)
+    if args.requests and not args.promote:
+        flags.error('--requests needs --promote')
+    if not (args.list or args.rollback or args.promote) or args.explain:
+        cli.main(stage.get('release.canary') if args.canary else STAGE, flags, argv)
         return
     if rest:
         flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     def work():
         pipeline = cli.open_pipeline(args)
-        destination = destination_of(pipeline.config, pipeline.root)
-        (show if args.list else roll_back)(destination)
+        if args.promote:
+            promote(pipeline, args.requests)
+            return
+        from pipelines.release import handover
+        (show if args.list else roll_back)(handover.destination_of(pipeline.config, pipeline.root))
     cli.run_command(work)
 
 

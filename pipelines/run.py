@@ -3,8 +3,14 @@
 python -m pipelines.run
 python -m pipelines.run --config my.yaml
 python -m pipelines.run --list
+python -m pipelines.run --compile pipeline.yaml --image IMAGE --pipeline_root gs://BUCKET/runs/my
+
+With --compile it runs nothing: it writes the stages as a pipeline for Kubeflow Pipelines or Vertex AI.
 """
+import argparse
+import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -22,7 +28,14 @@ def main(argv=None) -> None:
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
                        help='distribution of replicas (train.strategy)')
     flags.add_argument('--list', action='store_true', help='list the shipped configurations')
+    flags.add_argument('--compile', metavar='FILE', help='write a Kubeflow pipeline of the stages into this YAML file')
+    flags.add_argument('--image', default='', help='with --compile: container image of the steps')
+    for name in ('project', 'region'):
+        flags.add_argument(f'--vertex_{name}', default='', metavar=name.upper(),
+                           help=f'with --compile: for Vertex AI, in this {name}')
     args, rest = flags.parse_known_args(argv)
+    if not args.compile and (args.image or args.vertex_project or args.vertex_region):
+        flags.error('--image, --vertex_project and --vertex_region need --compile FILE')
     if args.list:
         return cli.run_command(lambda: print(shipped.listing(shutil.get_terminal_size((120, 24)).columns)))
 
@@ -30,6 +43,9 @@ def main(argv=None) -> None:
         started = time.monotonic()
         pipeline = cli.open_pipeline(args, rest)
         if args.explain:
+            return
+        if args.compile:
+            compile_stages(args, pipeline.config, rest)
             return
         results: dict = {}
         for name in stage.STAGES:
@@ -42,6 +58,22 @@ def main(argv=None) -> None:
             results.update(outputs)
         summary(pipeline, results, time.monotonic() - started)
     return cli.run_command(work)
+
+
+def compile_stages(args: argparse.Namespace, config: 'Config', beam: list[str]) -> None:
+    """Write the pipeline's file and print the command that runs it."""
+    from pipelines.core import stores
+    from pipelines.engines import cluster, kubeflow
+    target = cluster.Target(args.image, args.pipeline_root or '', args.vertex_project, args.vertex_region,
+                            stores.environment())
+    kubeflow.write(args.compile, config, {name: stage.get(name, config) for name in stage.STAGES}, target, beam)
+    submit = ['kfp', 'run', 'create', '--experiment-name', config.name, '--package-file', args.compile]
+    if target.is_vertex:
+        name, file, root, project, region = map(json.dumps, (
+            config.name, args.compile, f'{args.pipeline_root}/vertex', args.vertex_project, args.vertex_region))
+        submit = [commands.python(), '-c', 'from google.cloud import aiplatform; aiplatform.PipelineJob('
+                  f'{name}, {file}, pipeline_root={root}, project={project}, location={region}).submit()']
+    print(f'run: {args.compile} holds the pipeline, a step for each stage. Next:\n  {shlex.join(submit)}', flush=True)
 
 
 def summary(pipeline: 'Pipeline', results: dict, seconds: float) -> None:

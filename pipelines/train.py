@@ -2,8 +2,13 @@
 
 python -m pipelines.train --strategy mirrored
 python -m pipelines.train --config my.yaml --set train.steps=20000
+python -m pipelines.train --manifest job.yaml --image IMAGE --workers 4 --pipeline_root gs://BUCKET/runs/my
+
+With --manifest it trains nothing: it writes a JobSet that trains on several machines of a Kubernetes cluster.
 """
+import argparse
 import dataclasses
+import shlex
 import sys
 import typing
 
@@ -76,7 +81,29 @@ def main(argv=None) -> None:
     flags = cli.parser('train', __doc__)
     flags.add_argument('--strategy', choices=['one_device', 'mirrored', 'multi_worker_mirrored', 'tpu'],
                        help='distribution of replicas (train.strategy)')
-    cli.main(STAGE, flags, argv)
+    flags.add_argument('--manifest', metavar='FILE', help='write a JobSet of several workers into this YAML file')
+    flags.add_argument('--image', default='', help='with --manifest: container image of the workers')
+    flags.add_argument('--workers', type=cli.positive, default=2, help='with --manifest: their number (default: 2)')
+    args, rest = flags.parse_known_args(argv)
+    if args.image and not args.manifest:
+        flags.error('--image needs --manifest FILE')
+    if args.manifest and not rest and not args.explain:
+        cli.run_command(lambda: write_manifest(args))
+    else:
+        cli.main(STAGE, flags, argv)
+
+
+def write_manifest(args: argparse.Namespace) -> None:
+    """Write the manifest of a JobSet, and print the command that submits it."""
+    config = cli.open_pipeline(args).config
+    from pipelines.core import stores
+    from pipelines.engines import jobset
+    from pipelines.engines.cluster import Target
+    from pipelines.training.loop import PREEMPTED
+    jobset.write(args.manifest, config, Target(args.image, args.pipeline_root or '', environment=stores.environment()),
+                 args.workers, PREEMPTED)
+    print(f'train: {args.manifest} holds the job. Next:\n  {shlex.join(["kubectl", "apply", "-f", args.manifest])}',
+          flush=True)
 
 
 if __name__ == '__main__':

@@ -63,8 +63,11 @@ def count_params(net) -> int:
 
 
 def seed_input():
-    """Return the model input for a step's dropout seed: int32 [2], without a batch axis."""
-    return keras.Input(batch_size=2, shape=(), dtype=tf.int32, name='seed')
+    """Return the model input for a step's dropout seed: int32 [2], without a batch axis.
+
+    Keras would take `batch_size=2` for a global batch, and refuse to divide it among more than two replicas.
+    """
+    return keras.Input(type_spec=tf.TensorSpec([2], tf.int32, 'seed'))
 
 
 def local_response_normalization(a):

@@ -25,6 +25,8 @@ from keras_models.protocol import ModelSpec
 from pipelines.core import renamed, roles, shipped
 from pipelines.core.sections import (
     SECTIONS,
+    CanaryConfig,
+    ClusterConfig,
     EvaluateConfig,
     ExportConfig,
     InfraValidateConfig,
@@ -35,7 +37,8 @@ from pipelines.core.sections import (
 DEFAULT = 'demo_translation'
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST = 2 ** 31 - 1  # of whole numbers: batch sizes and seeds have 32 bits
-_MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops')
+_MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops', 'retries',
+                'combined')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Config:
     evaluate: EvaluateConfig
     infra_validate: InfraValidateConfig
     push: PushConfig
+    canary: CanaryConfig
+    cluster: ClusterConfig
     source: str
     values: dict
     data_spec: DataSpec

@@ -79,5 +79,24 @@ class PushConfig:
     destination: str = ''
 
 
+@dataclasses.dataclass
+class CanaryConfig:
+    """What `push --promote` allows a canary, beside the changes that `evaluate.thresholds` allows."""
+    max_slowdown: float = 1.25  # its median latency, divided by that of the served version
+    requests: int = 200  # requests replayed for the latency
+
+
+@dataclasses.dataclass
+class ClusterConfig:
+    """Settings of containers: the steps of `run --compile`, and the workers of `train --manifest`."""
+    retries: int = 3  # times a failed container is started again; it resumes
+    cpu: int | str = ''  # limit of each container, such as 4 or 500m; empty: the cluster's
+    memory: str = ''  # limit of each container, such as 16Gi; empty: the cluster's
+    accelerator: str = ''  # for training: nvidia.com/gpu, or on Vertex AI for example NVIDIA_TESLA_T4
+    accelerators: int = 1  # their number in each container that trains
+    grace_seconds: int = 120  # a preempted worker's time to save, between SIGTERM and SIGKILL
+
+
 SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig, 'evaluate': EvaluateConfig,
-                             'infra_validate': InfraValidateConfig, 'push': PushConfig}
+                             'infra_validate': InfraValidateConfig, 'push': PushConfig, 'canary': CanaryConfig,
+                             'cluster': ClusterConfig}

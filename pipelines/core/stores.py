@@ -54,6 +54,11 @@ def shared() -> str | None:
     return found if not found or '://' in found else os.path.abspath(found)
 
 
+def environment() -> dict[str, str]:
+    """Return the variables that name the store to a process elsewhere; the password itself is not among them."""
+    return {name: os.environ[name] for name in (ADDRESS, PASSWORD_FILE) if name in os.environ}
+
+
 def address(root: str) -> str:
     """Return the address of the lineage of a pipeline root."""
     return shared() or os.path.join(root, FILE)

@@ -1,1 +1,1 @@
-"""Runners of Beam jobs."""
+"""Engines that run Beam jobs, whole pipelines, and training on clusters."""

@@ -53,3 +53,6 @@ FORMATS = {each.name: each for each in (
         'tf2onnx': 'tf2onnx>=1.17,<2', 'onnx': 'onnx>=1.18,<1.19', 'onnxruntime': 'onnxruntime>=1.20,<2'}),
     Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',)},
            requires={'ctranslate2': 'ctranslate2>=4.8,<5'}))}
+
+# The stages that export and evaluate them.
+STAGES = tuple(f'{command}-{name}' for name in FORMATS for command in ('export', 'evaluate'))

@@ -1,7 +1,8 @@
 """Labels of a destination's versions, in a configuration file that TensorFlow Serving and `pipelines.serve` read.
 
-`<destination>.kit/models.config` names the versions to load. A push or a rollback lets the label `stable` point to the
-version to serve. Other labels are the operator's: they stay as long as their versions exist.
+`<destination>.kit/models.config` names the versions to load. A push, a rollback or a promotion lets the label `stable`
+point to the version to serve, and `canary` is the version on trial. Other labels are the operator's: they stay as long
+as their versions exist.
 """
 import os
 
@@ -14,7 +15,7 @@ from data_prep.core import records
 from pipelines.serving import pusher
 
 FILE = 'models.config'
-STABLE = 'stable'
+STABLE, CANARY = 'stable', 'canary'
 
 
 def path_of(destination: str) -> str:
@@ -41,16 +42,17 @@ def read(destination: str) -> dict[str, int]:
     return {label: number for model in models for label, number in model.version_labels.items()}
 
 
-def write(destination: str, name: str) -> None:
+def write(destination: str, name: str, canary: int | None = None) -> None:
     """Let `stable` point to the newest version, keep other labels, and name the labelled versions to load.
 
     Args:
       destination: the folder serving watches.
       name: the model's name in requests.
+      canary: the version that `canary` points to from now on; 0 takes the label away, None keeps it.
     """
     numbers = [version.number for version in pusher.versions(destination) if version.loadable]
-    labels = {label: number for label, number in read(destination).items() if number in numbers}
-    labels[STABLE] = numbers[-1]
+    wanted = read(destination) | {STABLE: numbers[-1]} | ({} if canary is None else {CANARY: canary})
+    labels = {label: number for label, number in wanted.items() if number in numbers}
     server = model_server_config_pb2.ModelServerConfig()
     model = server.model_config_list.config.add(
         name=name, model_platform='tensorflow',

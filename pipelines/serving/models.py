@@ -9,7 +9,7 @@ import glob
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import artifacts
-from pipelines.serving import labels, pusher, saved_model, signatures
+from pipelines.serving import labels, pusher, recorded, saved_model, signatures
 from pipelines.serving.batching import Batcher, Limits
 from pipelines.serving.failure import Failure, invalid, of_model
 from pipelines.serving.kit import model_name
@@ -142,7 +142,7 @@ class Models:
         if count:
             return await batcher.submit(inputs, count, timeout)
         try:
-            return await self.call(timeout, _run, version.model.signatures[signature], inputs)
+            return await self.call(timeout, run_signature, version.model.signatures[signature], inputs)
         except Exception as error:
             raise of_model(error) from error
 
@@ -230,11 +230,12 @@ class Models:
             workers = saved_model.spec_of(version.description).max_concurrent_batches
         limits = dataclasses.replace(self._limits, workers=workers, sizes=COMPILED_SIZES if jit else ())
         for name in version.signatures:
-            run = functools.partial(_run, version.model.signatures[name])
+            run = functools.partial(run_signature, version.model.signatures[name])
             version.batchers[name] = Batcher(run, self.pool, limits, self.monitor, version.name)
         for name, inputs in warmup_requests(version.path):
             for size in limits.sizes or (1,):
-                _run(version.model.signatures[name], {key: np.repeat(value, size, 0) for key, value in inputs.items()})
+                run_signature(version.model.signatures[name],
+                              {key: np.repeat(value, size, 0) for key, value in inputs.items()})
 
     def _unload(self, model: Model) -> None:
         """Unload versions replaced by newer ones."""
@@ -273,7 +274,7 @@ class Models:
         self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_signature(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Call a signature's function with arrays of its types."""
     specs = function.structured_input_signature[1]
     outputs = function(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
@@ -281,16 +282,10 @@ def _run(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                                                                   else None) for name, value in outputs.items()}
 
 
-def warmup_requests(path: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yield signature and inputs of the warm-up requests exported with a version."""
-    from tensorflow_serving.apis import prediction_log_pb2
+def warmup_requests(path: str) -> Iterable[recorded.Request]:
+    """Return the warm-up requests exported with a version."""
     file = os.path.join(path, WARMUP)
-    if not tf.io.gfile.exists(file):
-        return
-    for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
-        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        yield request.model_spec.signature_name or signatures.DEFAULT, {
-            name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+    return recorded.read(file) if tf.io.gfile.exists(file) else ()
 
 
 def pushed(root: str = 'runs') -> dict[str, str]:

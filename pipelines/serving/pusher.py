@@ -7,7 +7,8 @@
     <destination>/.claim-<version>-…         claim of a process on that number, in an object store
 
 Serving loads the highest number. A version never changes once it has its number: a rollback publishes the earlier
-files again under a new, higher number.
+files again under a new, higher number. A canary, which is served only to those who ask for its label, takes a number
+below the served version's; its promotion publishes its files again under a higher one.
 """
 import contextlib
 import dataclasses
@@ -71,6 +72,11 @@ class Version:
         return sorted({file.split('/')[1] for file in files if file.startswith(f'{FORMATS}/')})
 
     @property
+    def is_canary(self) -> bool:
+        """Whether it was pushed to be tried beside the served version."""
+        return self.record.get('canary') is True
+
+    @property
     def origin(self) -> int:
         """Number these files were first pushed under."""
         return self.record.get('rolled_back_to', self.record.get('version', self.number))
@@ -82,7 +88,8 @@ class Version:
         return _difference(self.record['files'], _hashes(self.path))
 
 
-def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict[str, str] | None = None) -> str:
+def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict[str, str] | None = None,
+            canary: bool = False) -> str:
     """Publish a SavedModel, and the same model in other formats, as the version to serve.
 
     Args:
@@ -90,12 +97,14 @@ def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict
       destination: the folder serving watches, on any path TensorFlow can write.
       lineage: the model's lineage, written to `landmark.json`.
       formats: the folder of every other format, by its name.
+      canary: publish it beside the served version instead, see `Version.is_canary`.
 
     Returns:
       The version's folder.
 
     Raises:
-      UserError: there is no SavedModel, or the destination cannot be created.
+      UserError: there is no SavedModel, no version beside which it could be a canary, or the destination cannot be
+        created.
     """
     files, sources = _hashes(saved_model_dir), {'': saved_model_dir}
     if SAVED_MODEL not in files:
@@ -104,7 +113,18 @@ def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict
     for name, folder in (formats or {}).items():
         sources[f'{FORMATS}/{name}/'] = folder
         files |= {f'{FORMATS}/{name}/{file}': digest for file, digest in artifacts.file_hashes(folder).items()}
-    return _publish(sources, destination, {'files': files, 'lineage': lineage})
+    found = versions(destination)
+    same = bool(found) and found[-1].record.get('files') == files
+    if not canary:
+        if same and 'promoted_from' in found[-1].record and not found[-1].damage():
+            return found[-1].path  # a promotion has pushed it already
+        return _publish(sources, destination, {'files': files, 'lineage': lineage})
+    if not found:
+        raise UserError(f'{destination} holds no version beside which a canary could be tried. '
+                        'Run `python -m pipelines.push` first.')
+    if same:
+        raise UserError(f'{found[-1].path} has the same files, so there is nothing to try. Train another model first.')
+    return _publish(sources, destination, {'files': files, 'lineage': lineage, 'canary': True})
 
 
 def versions(destination: str) -> list[Version]:
@@ -157,6 +177,26 @@ def rollback(destination: str) -> str:
         'rolled_back_from': now.number, 'rolled_back_to': target.origin})
 
 
+def promoted(destination: str, canary: Version) -> str | None:
+    """Return the served version's folder if it is the promotion of this canary."""
+    served = versions(destination)[-1]
+    return served.path if served.record.get('promoted_from') == canary.number else None
+
+
+def promote(destination: str, canary: Version, comparison: dict) -> str:
+    """Publish a canary's files as the version to serve, unless a promotion that was killed already did.
+
+    Args:
+      comparison: with the version served until now, written to `landmark.json`.
+
+    Returns:
+      The new version's folder.
+    """
+    return promoted(destination, canary) or _publish({'': canary.path}, destination, {
+        'files': canary.record['files'], 'lineage': canary.record['lineage'], 'promoted_from': canary.number,
+        'comparison': comparison})
+
+
 def _history(destination: str) -> list[Version]:
     """Return the served versions as a stack: a push adds one, a rollback removes those pushed after its files.
 
@@ -164,7 +204,7 @@ def _history(destination: str) -> list[Version]:
     """
     pile: list[Version] = []
     for version in versions(destination):
-        if version.loadable:
+        if version.loadable and not version.is_canary:
             pile = [earlier for earlier in pile if earlier.origin < version.origin] + [version]
     return pile
 
@@ -196,7 +236,7 @@ def _publish(sources: dict[str, str], destination: str, record: dict) -> str:
 def _commit_local(staging: str, destination: str, record: dict) -> str:
     """Flush to disk, then rename: even after a power cut there is a whole version or none."""
     while True:
-        version = _next(destination)
+        version = _number(destination, canary='canary' in record)
         path = os.path.join(destination, str(version))
         _write_record(staging, {**record, 'version': version})
         _flush(staging)
@@ -216,7 +256,7 @@ def _commit_remote(staging: str, destination: str, record: dict) -> str:
     The store itself moves the files, which shortens the time in which a server sees a number it cannot load yet:
     TensorFlow Serving retries for five minutes, then gives up on that version.
     """
-    with _claimed(destination) as version:
+    with _claimed(destination, canary='canary' in record) as version:
         path = os.path.join(destination, str(version))
         _write_record(staging, {**record, 'version': version})
         try:
@@ -231,13 +271,13 @@ def _commit_remote(staging: str, destination: str, record: dict) -> str:
 
 
 @contextlib.contextmanager
-def _claimed(destination: str) -> Iterator[int]:
+def _claimed(destination: str, canary: bool) -> Iterator[int]:
     """Claim a version number in an object store, where no rename fails and any file can be overwritten.
 
     Each process writes a claim file of its own, then looks for others'. Of two rivals, the later writer sees the
     other's claim and takes another number. Needs a store that lists what has been written, as Google's and Amazon's do.
     """
-    version = _next(destination)
+    version = _number(destination, canary)
     while True:
         claim = f'.claim-{version}-{uuid.uuid4().hex}'
         try:
@@ -251,12 +291,23 @@ def _claimed(destination: str) -> Iterator[int]:
         finally:
             with contextlib.suppress(tf.errors.OpError):
                 tf.io.gfile.remove(os.path.join(destination, claim))
-        version = max(_next(destination), version + random.randint(1, 9))  # unlikely to be the rivals' next choice
+        step, found = random.randint(1, 9), _number(destination, canary)  # unlikely to be the rivals' next choice
+        version = min(found, version - step) if canary else max(found, version + step)
+
+
+def _number(destination: str, canary: bool) -> int:
+    """Return a free number: above all versions, or for a canary the highest below the served one."""
+    return _below(destination) if canary else _next(destination)
 
 
 def _next(destination: str) -> int:
     """Return seconds since 1970, TFX's version numbers, or one more than the newest version if that is higher."""
     return max([int(time.time()), *(version.number + 1 for version in versions(destination))])
+
+
+def _below(destination: str) -> int:
+    taken = {version.number for version in versions(destination)}
+    return next(number for number in range(max(taken) - 1, 0, -1) if number not in taken)
 
 
 def _copy(sources: dict[str, str], target: str, files: dict[str, str]) -> None:

@@ -141,13 +141,14 @@ def _stop_at_sigterm(learner, save: Callable[[], str | None]):
 @contextlib.contextmanager
 def errors_in_words(strategy: tf.distribute.Strategy):
     """Turn the error of a damaged record, wrapped by tf.data, or of a lost worker into one sentence."""
-    lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+    lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
+            tf.errors.DeadlineExceededError)  # the last when its link is down
     try:
         yield
     except tf.errors.OpError as error:
         if isinstance(error, lost) and isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            print('train: another worker has stopped. Start all workers again; they resume from the last checkpoint.',
-                  file=sys.stderr, flush=True)
+            print('train: another worker has stopped or cannot be reached. Start all workers again; they resume from '
+                  'the last checkpoint.', file=sys.stderr, flush=True)
             sys.exit(PREEMPTED)
         for line in str(error).splitlines():
             if 'UserError: ' in line:

@@ -50,9 +50,10 @@ def check(config: TrainConfig) -> None:
 def is_worker(config: TrainConfig) -> bool:
     """Return whether this process is a worker other than the chief, to which it leaves files and records.
 
-    The chief is the task of type chief, or worker 0 if there is none.
+    The chief is the task of type chief, or worker 0 if there is none. Without TF_CONFIG this process only reads what a
+    cluster has trained.
     """
-    if config.strategy != 'multi_worker_mirrored':
+    if config.strategy != 'multi_worker_mirrored' or 'TF_CONFIG' not in os.environ:
         return False
     value = json.loads(os.environ['TF_CONFIG'])
     task = value['task']['type'], value['task']['index']

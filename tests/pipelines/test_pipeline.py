@@ -1,6 +1,7 @@
 """The whole pipeline on a tiny corpus with the user's commands: real files, real Beam, real SavedModels."""
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -12,11 +13,11 @@ import tensorflow_text  # noqa: F401
 from data_prep import UserError, wmt
 from data_prep.core import records
 from keras_models.text import translator
-from pipelines import evaluate, infra_validate
+from pipelines import evaluate, infra_validate, push
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.evaluation import corpus, gate
-from pipelines.serving import saved_model
+from pipelines.serving import labels, pusher, saved_model
 from pipelines.training import checkpoints
 from support.commands import command, exit_code, fork_fresh_processes
 from support.text_data import WORDS
@@ -157,6 +158,36 @@ def test_reloaded_equals_in_memory(model, pipeline):
     source = tf.constant(lines(pipeline)['source'][:8])
     for key, value in fresh.serve(source).items():
         np.testing.assert_array_equal(value, model.serve(source)[key])
+
+
+def test_a_canary_is_promoted_unless_it_is_worse_or_slower(pipeline, config_file, tmp_path, capsys):
+    """The same network again, which changes nothing: too little for a threshold that asks for an improvement."""
+    exported, destination = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'), tmp_path / 'tiny'
+    served = pusher.publish(exported, str(destination), {})
+    shutil.copytree(exported, tmp_path / 'other')
+    (tmp_path / 'other' / 'assets.extra' / 'changed').write_text('yes')
+    tried = int(os.path.basename(pusher.publish(str(tmp_path / 'other'), str(destination), {}, canary=True)))
+    labels.write(str(destination), 'tiny', canary=tried)
+
+    def promote(*overrides):
+        words = [*STEPS[1::2], f'push.destination={destination}', 'canary.requests=4', *overrides]
+        push.main(['--promote', '--config', config_file, '--pipeline_root', pipeline.root,
+                   *(word for override in words for word in ('--set', override))])
+        return capsys.readouterr().out
+    for overrides, reason in (
+            (['evaluate.thresholds={bleu: {max_drop: -1}}', 'canary.max_slowdown=1e-9'],
+             r'bleu changed by \+0 from .*; it takes \S+ times as long, more than canary.max_slowdown 1e-09 allows'),
+            (['evaluate.thresholds={bleu: {min: 0}}'], 'evaluate.thresholds bounds no change')):
+        with pytest.raises(SystemExit) as left:
+            promote(*overrides)
+        assert left.value.code == 2 and re.search(reason, capsys.readouterr().err)
+        assert labels.read(str(destination))['canary'] == tried
+    said = promote('canary.max_slowdown=1e9')
+    assert re.search(rf'canary {tried} compared with version \d+: bleu [\d.]+ \(\+0\), ', said)
+    assert '4 of 4 requests answered alike' in said
+    newest = pusher.versions(str(destination))[-1]
+    assert newest.record['comparison']['changes']['bleu'] == 0 and newest.path != served
+    assert labels.read(str(destination)) == {'stable': newest.number}
 
 
 def test_predict_answers_every_line_in_order(finished, config_file, pipeline):

@@ -12,8 +12,9 @@ import pytest
 from data_prep import UserError
 from pipelines import push
 from pipelines.core import artifacts, stage
-from pipelines.serving import kit as serving_kit
+from pipelines.release import canary
 from pipelines.serving import labels, pusher
+from pipelines.serving import kit as serving_kit
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -130,6 +131,26 @@ def test_a_kit_that_cannot_be_written_does_not_stop_the_push(models, tmp_path, d
     assert 'the serving kit could not be written' in capsys.readouterr().out
 
 
+def test_a_canary_needs_both_blessings_and_keeps_its_label(models, tmp_path, destination, capsys):
+    [first] = push_all(models, destination, '?')
+    work = context(tmp_path, models['!'], infra_blessed='not')
+    work.outputs['canary'] = work.outputs.pop('pushed_model')
+    with pytest.raises(UserError, match='not pushed: the model is not blessed by infra validation'):
+        canary.execute(work)
+    work = context(tmp_path / 'again', models['!'])
+    work.outputs['canary'] = work.outputs.pop('pushed_model')
+    work.config.push.destination = destination
+    canary.execute(work)
+    assert served(destination) == first and answer(work.properties['path']) == 'hi!'
+    assert '`python -m pipelines.push --promote` compares it with the served version.' in capsys.readouterr().out
+    outputs = {'canary': artifacts.Artifact(1, 'PushedModel', 'runs/x', '', work.properties)}
+    assert canary.is_up_to_date(outputs)
+    command(destination, '--list')
+    assert re.search(r'whole, serving loads this one\n.*whole, canary\n$', capsys.readouterr().out)
+    labels.write(destination, 'shouter', canary=0)
+    assert not canary.is_up_to_date(outputs)
+
+
 def command(destination, *flags):
     push.main([*flags, '--set', f'push.destination={destination}'])
 
@@ -181,9 +202,11 @@ def test_list_names_damage(models, destination, capsys):
 
 
 @pytest.mark.parametrize('flag, sentence', [('--list', 'Nothing has been pushed'),
-                                            ('--rollback', 'There is nothing to roll back')])
+                                            ('--rollback', 'There is nothing to roll back'),
+                                            ('--promote', '[^ ]* has no canary. Run `.*--canary` first')])
 def test_commands_on_an_empty_destination(destination, capsys, flag, sentence):
     with pytest.raises(SystemExit) as leave:
         command(destination, flag)
     assert leave.value.code == 2
-    assert re.fullmatch(f'error: {sentence}.*{destination}.*\n', capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.fullmatch(f'error: {sentence}.*\n', said) and destination in said

@@ -43,6 +43,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.serve': 'test_serve.py, on ports of its own',
     'python -m pipelines.reproduce --publish docs/results': 'test_reproduce.py: the `published` fixture',
     'python -m pipelines.push --list': 'test_push.py',
+    'python -m pipelines.push --canary': 'test_push.py, test_promotion.py',
+    'python -m pipelines.push --promote --requests requests.tfrecord': 'test_pipeline.py, test_promotion.py',
     'python -m pipelines.verify REPORT': 'test_verify.py',
     'python -m pipelines.verify runs/NAME/evaluate/4/report/report.html': 'test_verify.py',
     'python -m pipelines.push --rollback': 'test_push.py',
@@ -70,6 +72,13 @@ ELSEWHERE = {  # command -> the test that runs it
         'test_multi_worker.py',
     'python -m pipelines.run --config my.yaml --pipeline_root gs://BUCKET/runs/my':
         'test_stores.py, with a database and a root on a disk',
+    'python -m pipelines.run --config my.yaml --compile pipeline.yaml --image IMAGE --pipeline_root gs://BUCKET/runs/my':
+        'test_kubeflow.py',
+    'python -m pipelines.run --config my.yaml --compile pipeline.yaml '
+    '--image REGION-docker.pkg.dev/PROJECT/REPOSITORY/landmark:1 --pipeline_root gs://BUCKET/runs/my '
+    '--vertex_project PROJECT --vertex_region REGION': 'test_kubeflow.py',
+    'python -m pipelines.train --config my.yaml --manifest job.yaml --image IMAGE --workers 4 '
+    '--pipeline_root gs://BUCKET/runs/my': 'test_jobset.py',
     'python -m pipelines.fetch --list': 'test_fetch.py',
     'python -m pipelines.fetch NAME': 'test_fetch.py, of a server of its own',
     'python -m pipelines.run --config my.yaml': 'test_readme.py: test_your_own_pairs',
@@ -270,7 +279,8 @@ def test_the_lock_pins_every_requirement_within_its_range():
     lists = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body
              if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)}
     wanted = [requirements.Requirement(text) for text in lists['CORE'] + lists['TRAIN'] + lists['CTRANSLATE2']
-              + lists['ONNX'] + lists['PHOTOS'] + lists['TEST'] if isinstance(text, str)]
+              + lists['ONNX'] + lists['KUBEFLOW'] + lists['GPU'] + lists['PHOTOS'] + lists['TEST']
+              if isinstance(text, str)]
     assert len(wanted) > 30 and len(versions) == len(pinned)
     for requirement in wanted:
         version = versions.get(utils.canonicalize_name(requirement.name))

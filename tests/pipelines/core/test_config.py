@@ -12,7 +12,7 @@ from pipelines.reproduction import experiments
 
 @pytest.mark.parametrize('override, message', [
     ('train.stpes=3', r'unknown key train\.stpes\. Did you mean train\.steps\?'),
-    ('colour=red', 'unknown key colour. Known keys: data'),
+    ('wavelength=red', 'unknown key wavelength. Known keys: canary, cluster'),
     ('train.steps=abc', r"train\.steps must be int; it is 'abc'"),
     ('train.steps=true', r'train\.steps must be int; it is True'),
     ('train.steps=1.5', r'train\.steps must be int; it is 1\.5'),

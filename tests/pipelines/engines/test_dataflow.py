@@ -92,7 +92,8 @@ def test_an_installed_package_must_say_where_workers_get_it(tmp_path):
     for package in ('pipelines', 'pipelines/engines', 'data_prep'):  # as in site-packages: no setup.py above
         (tmp_path / package).mkdir()
         shutil.copy(ROOT / package / '__init__.py', tmp_path / package)
-    shutil.copy(ROOT / 'pipelines' / 'engines' / 'dataflow.py', tmp_path / 'pipelines' / 'engines')
+    for module in ('dataflow.py', 'google_names.py'):
+        shutil.copy(ROOT / 'pipelines' / 'engines' / module, tmp_path / 'pipelines' / 'engines')
     done = subprocess.run([sys.executable, '-c', 'import sys; from pipelines.engines import dataflow; '
                            'print(dataflow.problems(dataflow.read(sys.argv[1:]), None))', *flags()],
                           cwd=tmp_path, env={'PYTHONPATH': str(tmp_path)}, capture_output=True, text=True)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ import tensorflow as tf
 from benchmarks.robustness import push_sweep
 from data_prep import UserError
 from pipelines.serving import pusher
+from support.killed_calls import killed_at
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 
@@ -254,34 +254,6 @@ def test_what_is_being_copied_is_not_swept_away(models, destination, monkeypatch
     assert {os.path.basename(path) for path in paths} == {*os.listdir(destination)} and len({*paths}) == 2
     for path in paths:
         assert_whole(path)
-
-
-CALLS = [(tf.io.gfile, 'makedirs'), (tf.io.gfile, 'copy'), (tf.io.gfile, 'rename'), (os, 'fsync'),
-         (os, 'rename'), (tf.io.gfile, 'rmtree')]
-
-
-def killed_at(number, work):
-    """Runs `work` in a forked child that is killed before its call of this number. False: it made fewer."""
-    if child := os.fork():
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, -signal.SIGKILL)
-        return code != 0
-    code = 70
-    try:
-        left = iter(range(number))
-
-        def counted(call):
-            def wrapped(*args, **kwargs):
-                if next(left, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*args, **kwargs)
-            return wrapped
-        for place, name in CALLS:
-            setattr(place, name, counted(getattr(place, name)))
-        work()
-        code = 0
-    finally:
-        os._exit(code)
 
 
 @pytest.mark.parametrize('work', ['push', 'rollback'])

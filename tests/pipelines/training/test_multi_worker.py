@@ -1,42 +1,25 @@
 """`--strategy multi_worker_mirrored`: two processes over loopback, one of them killed, against one process."""
-import contextlib
-import itertools
 import json
 import os
 import shutil
 import signal
-import socket
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import config, pipeline, stage
 from pipelines.core.sections import TrainConfig
 from pipelines.reporting import report
-from pipelines.training import checkpoints, strategy
+from pipelines.training import checkpoints, loop, strategy
 from pipelines.training.loop import PREEMPTED
 from support import killed_runs
-from support.commands import ROOT, Started, command, environment, start
+from support.commands import ROOT, Started, command, environment, exit_code, start
+from support.ports import free_ports
 
 SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0', 'input.buckets=[16]']
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
-
-
-TRIED = itertools.count(os.getpid() * 16)
-
-
-def free_ports(n: int) -> list[int]:
-    """Ports below those that the kernel hands out: nobody else is given one before the workers bind it."""
-    found = []
-    with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
-        room = int(file.read().split()[0]) - 10_000
-    while len(found) < n:
-        port = 10_000 + next(TRIED) % room
-        with socket.socket() as each, contextlib.suppress(OSError):  # of a server that is there always
-            each.bind(('127.0.0.1', port))
-            found.append(port)
-    return found
 
 
 def start_workers(config_file, root, before=None) -> list[Started]:
@@ -103,6 +86,20 @@ def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_che
         np.testing.assert_allclose(found[key], value, atol=1e-4, err_msg=key)
     skipped = start_workers(config_file, two)
     finish(skipped)  # both see that it is done
+
+
+def lose(error: type) -> None:
+    """In a new process: the error with which a collective operation ends."""
+    with loop.errors_in_words(tf.distribute.MultiWorkerMirroredStrategy()):
+        raise error(None, None, 'Collective ops is aborted')
+
+
+@pytest.mark.parametrize('error, code', [
+    (tf.errors.UnavailableError, PREEMPTED), (tf.errors.DeadlineExceededError, PREEMPTED),
+    (tf.errors.DataLossError, 1)])
+def test_a_worker_that_loses_another_leaves_with_42(error, code):
+    """Killed, or cut off: benchmarks/robustness/hosts_sweep.py does both to hosts of their own."""
+    assert exit_code(lose, error) == code
 
 
 @pytest.mark.parametrize('cluster, task, expected', [

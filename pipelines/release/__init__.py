@@ -1,0 +1,1 @@
+"""From a blessed model to a served version: checks before a push, canaries and their promotion."""

@@ -1,0 +1,38 @@
+"""Push a blessed model as a canary (`push --canary`): beside the served version, for requests with its label."""
+import json
+import os
+
+from data_prep.core import records
+from pipelines.core import stage
+from pipelines.formats.table import STAGES
+from pipelines.release import handover
+from pipelines.serving import kit, labels, pusher
+from pipelines.serving.layout import FORMAT
+
+
+def execute(context: stage.Context) -> None:
+    destination = handover.destination_of(context.config, context.pipeline.root)
+    lineage, formats = handover.checked(context)
+    labels.read(destination)  # if this fails, nothing has changed yet
+    path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats, True)
+    number = int(os.path.basename(path))
+    labels.write(destination, kit.model_name(destination), canary=number)
+    pushed = {'destination': destination, 'version': number, 'path': path, 'formats': [*formats]}
+    records.write_atomically(os.path.join(context.outputs['canary'], 'pushed_model.json'),
+                             json.dumps(pushed, indent=1).encode())
+    context.properties.update(pushed)
+    promote = f'{context.pipeline.command("push")} --promote'
+    print(f'push: {path} has the label {labels.CANARY}. `{promote}` compares it with the served version.', flush=True)
+
+
+def is_up_to_date(outputs: dict) -> bool:
+    """Return whether this canary still has its label, and intact files."""
+    pushed = outputs['canary'].properties
+    labelled = labels.read(pushed['destination']).get(labels.CANARY)
+    return labelled == pushed['version'] and not pusher.Version(pushed['path']).damage()
+
+
+STAGE = stage.Stage('canary', execute, needs=('export', 'evaluate', 'infra_validate'), takes=STAGES,
+                    outputs={'canary': 'PushedModel'}, sections=('push',),
+                    extra_inputs=lambda pipeline: {'name': pipeline.config.name},  # part of the destination
+                    is_up_to_date=is_up_to_date, modules=(__name__,))
