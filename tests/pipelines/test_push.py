@@ -13,8 +13,8 @@ from data_prep import UserError
 from pipelines import push
 from pipelines.core import artifacts, stage
 from pipelines.release import canary
-from pipelines.serving import labels, pusher
 from pipelines.serving import kit as serving_kit
+from pipelines.serving import labels, pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = str(pathlib.Path(__file__).parents[2])
