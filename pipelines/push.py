@@ -11,14 +11,10 @@ here it blocks the push.
 import json
 import os
 import sys
-import typing
 
 from data_prep import UserError
 from pipelines.core import cli, stage
 from pipelines.serving.layout import FORMAT
-
-if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
-    from pipelines.core.config import Config
 
 
 def execute(context: stage.Context) -> None:
@@ -29,8 +25,9 @@ def execute(context: stage.Context) -> None:
     for key, artifact in inputs.items():
         _check_unchanged(key, artifact)
     saved_model = os.path.join(context.inputs['model'].uri, FORMAT)
-    destination = destination_of(context.config, context.pipeline.root)
-    lineage = {'pipeline': context.config.name, 'artifacts': {
+    config = context.config
+    destination = config.push.folder(context.pipeline.root, config.name)
+    lineage = {'pipeline': config.name, 'artifacts': {
         key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in inputs.items()}}
     path = pusher.publish(saved_model, destination, lineage)
     pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path}
@@ -59,20 +56,15 @@ def is_up_to_date(outputs: dict) -> bool:
 
     A rollback since then is kept: it stands until another model is pushed.
     """
-    from pipelines.serving import pusher
+    from pipelines.serving import published
     pushed = outputs['pushed_model'].properties
-    found = pusher.versions(pushed['destination'])
+    found = published.versions(pushed['destination'])
     pushes = [version for version in found if 'rolled_back_to' not in version.record]
     current = bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
     if current and pushes[-1] is not found[-1]:
         print(f'push: version {pushed["version"]} was rolled back and stays so until another model is pushed. Remove '
               f'{outputs["pushed_model"].uri} to push it again.', flush=True)
     return current
-
-
-def destination_of(config: 'Config', root: str) -> str:
-    """Return the folder serving watches: `push.destination`, or one below the pipeline root."""
-    return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
 
 
 def check_blessings(inputs: dict) -> None:
@@ -120,8 +112,8 @@ STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validat
 
 def show(destination: str) -> None:
     """Print the versions in a destination, newest first, and check the files of each."""
-    from pipelines.serving import pusher
-    found = pusher.versions(destination)
+    from pipelines.serving import published
+    found = published.versions(destination)
     if not found:
         raise UserError(f'Nothing has been pushed to {destination}. Run `python -m pipelines.push` first.')
     print(f'{destination} holds {len(found)} version{"s" if len(found) > 1 else ""}, newest first:')
@@ -139,10 +131,10 @@ def show(destination: str) -> None:
 
 def roll_back(destination: str) -> None:
     """Go back to the model served before, and print its version."""
-    from pipelines.serving import kit, labels, pusher
+    from pipelines.serving import kit, labels, published, pusher
     labels.read(destination)  # if this fails, nothing has changed yet
     path = pusher.rollback(destination)
-    record = pusher.verify(path)
+    record = published.verify(path)
     labels.write(destination, kit.model_name(destination))
     print(f'push: {path} is served now, with the files of version {record["rolled_back_to"]} instead of those of '
           f'{record["rolled_back_from"]}.', flush=True)
@@ -161,9 +153,7 @@ def main(argv=None) -> None:
         flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     def work():
-        pipeline = cli.open_pipeline(args)
-        destination = destination_of(pipeline.config, pipeline.root)
-        (show if args.list else roll_back)(destination)
+        (show if args.list else roll_back)(cli.find_place(args).destination)
     cli.run_command(work)
 
 

@@ -207,9 +207,9 @@ def main() -> None:
     args = flags.parse_args()
     from pipelines.core import cli
     cli.quiet_libraries()
-    from pipelines.serving import pusher
+    from pipelines.serving import published, pusher
     with tempfile.TemporaryDirectory() as scratch:
-        newest = pusher.versions(str(args.model))[-1].path
+        newest = published.versions(str(args.model))[-1].path
         destination = pathlib.Path(scratch, args.model.name)
         other = shutil.copytree(newest, pathlib.Path(scratch, 'other'))
         (other / 'assets.extra' / 'other.txt').write_text('')  # another model, to roll back from, with the same answers

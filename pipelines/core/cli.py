@@ -75,6 +75,23 @@ def _resolved(args: argparse.Namespace) -> tuple[Any, list[str]]:
     return config.load(args.config, overrides), overrides
 
 
+def find_place(args: argparse.Namespace) -> Any:
+    """Return the `places.Place` of the configuration the flags name, for commands that only look at finished work.
+
+    Unlike `open_pipeline` it imports no data and model modules, and so not TensorFlow: 0.5 s instead of 3.5 s.
+    """
+    quiet_libraries()
+    from pipelines.core import places
+    return places.find(args.config, args.overrides, args.pipeline_root, _flags(args, args.overrides))
+
+
+def _flags(args: argparse.Namespace, overrides: list[str]) -> list[str]:
+    """Return the flags that name the configuration, for commands in messages."""
+    return [part for flag, values in (('--config', [args.config]), ('--set', overrides),
+                                      ('--pipeline_root', [args.pipeline_root]))
+            for value in values if value for part in (flag, value)]
+
+
 def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[str] | None = None) -> dict:
     """Run one stage as a command and return its outputs by key; none with `--explain`."""
     flags = flags or parser(stage.name, sys.modules[stage.execute.__module__].__doc__ or '')
@@ -99,7 +116,7 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     if rest:  # before the configuration is loaded, which imports TensorFlow
         from pipelines.engines import beam_flags
         rest = beam_flags.check(rest, args.pipeline_root, {*vars(args), 'set'} - {'overrides'})
-    from pipelines.core import pipeline
+    from pipelines.core import pipeline, places
     resolved, overrides = _resolved(args)
     if args.explain:
         from pipelines.core import explain
@@ -108,10 +125,8 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     if cloud:
         dataflow.check_data(resolved.data, resolved.data_spec.splits)
         args.pipeline_root = args.pipeline_root or dataflow.default_root(cloud, resolved.name)
-    flags = [part for flag, values in (('--config', [args.config]), ('--set', overrides),
-                                       ('--pipeline_root', [args.pipeline_root]))
-             for value in values if value for part in (flag, value)]
-    return pipeline.Pipeline(resolved, args.pipeline_root or os.path.join('runs', resolved.name), rest, flags)
+    root = args.pipeline_root or places.default_root(resolved.name)
+    return pipeline.Pipeline(resolved, root, rest, _flags(args, overrides))
 
 
 def quiet_libraries() -> None:

@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.serving import pusher
+from pipelines.serving import published
 
 FILE = 'models.config'
 STABLE = 'stable'
@@ -48,7 +48,7 @@ def write(destination: str, name: str) -> None:
       destination: the folder serving watches.
       name: the model's name in requests.
     """
-    numbers = [version.number for version in pusher.versions(destination) if version.loadable]
+    numbers = [version.number for version in published.versions(destination) if version.loadable]
     labels = {label: number for label, number in read(destination).items() if number in numbers}
     labels[STABLE] = numbers[-1]
     server = model_server_config_pb2.ModelServerConfig()

@@ -9,11 +9,9 @@ Serving loads the highest number. A version never changes once it has its number
 files again under a new, higher number.
 """
 import contextlib
-import dataclasses
 import datetime
 import errno
 import fcntl
-import functools
 import json
 import os
 import random
@@ -28,50 +26,10 @@ import tensorflow as tf
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.core import artifacts
+from pipelines.serving import published
+from pipelines.serving.published import FORMAT, RECORD, SAVED_MODEL, Version
 
-FORMAT = 1
-RECORD = 'landmark.json'
-SAVED_MODEL = 'saved_model.pb'
 _STAGING = re.compile(r'\.staging-(.+)-[0-9]+-[0-9a-f]+')
-
-
-@dataclasses.dataclass(frozen=True)
-class Version:
-    """One integer-named folder of a destination; its contents are read on access."""
-    path: str
-
-    @property
-    def number(self) -> int:
-        return int(os.path.basename(self.path))
-
-    @functools.cached_property
-    def record(self) -> dict:
-        """Its `landmark.json`; empty if it is missing or cannot be read."""
-        try:
-            with tf.io.gfile.GFile(os.path.join(self.path, RECORD), 'rb') as file:
-                record = json.loads(file.read())
-        except (tf.errors.OpError, ValueError, RecursionError):
-            return {}
-        good = isinstance(record, dict) and record.get('format') == FORMAT and all(
-            type(record.get(key, 0)) is int for key in ('version', 'rolled_back_to'))
-        return record if good and all(isinstance(record.get(key), dict) for key in ('files', 'lineage')) else {}
-
-    @property
-    def loadable(self) -> bool:
-        """Whether serving can load it; in an object store a push in progress is visible but lacks this file."""
-        return tf.io.gfile.exists(os.path.join(self.path, SAVED_MODEL))
-
-    @property
-    def origin(self) -> int:
-        """Number these files were first pushed under."""
-        return self.record.get('rolled_back_to', self.record.get('version', self.number))
-
-    def damage(self) -> str | None:
-        """Describe what is wrong with its files, all of which are read; None if they are intact."""
-        if not self.record:
-            return f'{RECORD} is missing or cannot be read'
-        return _difference(self.record['files'], _hashes(self.path))
 
 
 def publish(saved_model_dir: str, destination: str, lineage: dict) -> str:
@@ -88,33 +46,11 @@ def publish(saved_model_dir: str, destination: str, lineage: dict) -> str:
     Raises:
       UserError: there is no SavedModel, or the destination cannot be created.
     """
-    files = _hashes(saved_model_dir)
+    files = published.hashes(saved_model_dir)
     if SAVED_MODEL not in files:
         raise UserError(f'{saved_model_dir} has no {SAVED_MODEL}, so there is nothing to push. '
                         'Run `python -m pipelines.export` first.')
     return _publish(saved_model_dir, destination, {'files': files, 'lineage': lineage})
-
-
-def versions(destination: str) -> list[Version]:
-    """Return all versions in a destination, oldest first; empty if the folder does not exist."""
-    return list(map(Version, artifacts.version_folders(destination)))
-
-
-def verify(version_path: str) -> dict:
-    """Check that a version's files are the pushed ones.
-
-    Returns:
-      Its `landmark.json`.
-
-    Raises:
-      UserError: a file is missing, altered or not part of it; the message names the first.
-    """
-    version = Version(version_path)
-    wrong = version.damage()
-    if wrong:
-        raise UserError(f'{version_path} is damaged: {wrong}. Push the model again, or go back to the one before '
-                        'it with `python -m pipelines.push --rollback`.')
-    return version.record
 
 
 def rollback(destination: str) -> str:
@@ -151,7 +87,7 @@ def _history(destination: str) -> list[Version]:
     The last one is served now, and a rollback returns to the one before it; so a second rollback goes one further back.
     """
     pile: list[Version] = []
-    for version in versions(destination):
+    for version in published.versions(destination):
         if version.loadable:
             pile = [earlier for earlier in pile if earlier.origin < version.origin] + [version]
     return pile
@@ -240,7 +176,7 @@ def _claimed(destination: str) -> Iterator[int]:
 
 def _next(destination: str) -> int:
     """Return seconds since 1970, TFX's version numbers, or one more than the newest version if that is higher."""
-    return max([int(time.time()), *(version.number + 1 for version in versions(destination))])
+    return max([int(time.time()), *(version.number + 1 for version in published.versions(destination))])
 
 
 def _copy(source: str, target: str, files: dict[str, str]) -> None:
@@ -249,27 +185,10 @@ def _copy(source: str, target: str, files: dict[str, str]) -> None:
         path = os.path.join(target, file)
         tf.io.gfile.makedirs(os.path.dirname(path))
         tf.io.gfile.copy(os.path.join(source, file), path)
-    wrong = _difference(files, _hashes(target))
+    wrong = published.difference(files, published.hashes(target))
     if wrong:
         raise UserError(f'The copy of {source} in {target} differs: {wrong}. '
                         'Check that nothing else writes there and that the disk is healthy, then push again.')
-
-
-def _hashes(folder: str) -> dict[str, str]:
-    """Return the SHA-256 of a SavedModel's files, without a version's own record."""
-    return {file: digest for file, digest in sorted(artifacts.file_hashes(folder).items()) if file != RECORD}
-
-
-def _difference(expected: dict[str, str], found: dict[str, str]) -> str | None:
-    """Describe the first file in which two sets of hashes differ."""
-    for file in sorted({*expected, *found}):
-        if file not in found:
-            return f'{file} is missing'
-        if file not in expected:
-            return f'{file} was never pushed'
-        if expected[file] != found[file]:
-            return f'{file} has changed since the push (its SHA-256 differs)'
-    return None
 
 
 def _write_record(path: str, record: dict) -> None:

@@ -18,7 +18,7 @@ from data_prep import UserError
 from data_prep.core import archives, records
 from data_prep.people import pairs_files
 from pipelines import infra_validate
-from pipelines.core import artifacts, config, metadata
+from pipelines.core import artifacts, config, metadata, reading
 from pipelines.core.stage import Context
 from pipelines.serving import pusher, saved_model
 from support import linters
@@ -116,7 +116,7 @@ def test_every_exception_from_a_rule_is_named_here():
              for code in re.findall(r'\b(?:S|T|TID)\d+', codes)}
     assert found == set(EXCEPTIONS)
     assert {*EXCEPTIONS.values()} <= {path.name for path in (ROOT / 'tests').rglob('test_*.py')}
-    assert issubclass(config._Loader, yaml.SafeLoader)
+    assert issubclass(reading._Loader, yaml.SafeLoader)
 
 
 DATA = 'data: {module: data_prep.wmt, samples: cldr}'
