@@ -47,6 +47,16 @@ def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
             for net, model in nets.items()}
 
 
+def shared(function: Callable, **options) -> Callable:
+    """Compile a function that several signatures of an exported module call.
+
+    What is returned is no tf.function: TensorFlow would trace one held as an attribute again, and save it by itself,
+    though nothing calls it. For VITON-HD that took 2.2 of 9.2 CPU seconds and 1.5 of 4.8 MB.
+    """
+    compiled = tf.function(function, autograph=False, **options)
+    return lambda *args: compiled(*args)
+
+
 def count_params(net) -> int:
     """Return the number of parameters of a net, trainable or not."""
     return sum(variable.shape.num_elements() for variable in net.variables)

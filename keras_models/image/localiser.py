@@ -5,6 +5,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models import ModelError
+from keras_models.core import layers
 from keras_models.image import boxes, views
 from keras_models.image import serving as classifiers
 from keras_models.image.classification import TOP
@@ -76,11 +77,11 @@ class Localiser(classifiers.Served):
         self.classifier = classifiers.exported('classifier', inference.classifier, assets.names, asked='score_map')
         self.fused = [classifiers.exported('fuse', folder, assets.names, 'localiser', 'predictions')
                       for folder in inference.fuse]
-        layers = {layer.name: layer for layer in nets['localiser'].layers}
+        made = {layer.name: layer for layer in nets['localiser'].layers}
         self._config = config
-        self._crops = tf.function(lambda image: dense(layers, config, convolutions(layers, config, image)),
-                                  autograph=False, jit_compile=jit or None)
-        self._places = lambda image: score_map(layers, config, convolutions(layers, config, image))
+        self._crops = layers.shared(lambda image: dense(made, config, convolutions(made, config, image)),
+                                    jit_compile=jit or None)
+        self._places = lambda image: score_map(made, config, convolutions(made, config, image))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'image')], autograph=False)
     def serve(self, image):

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_models import ModelError, reason
+from keras_models.core import layers
 from keras_models.learning_machine import Machines, favourites
 from keras_models.school import Config, check_game
 from keras_models.turing import games
@@ -48,7 +49,7 @@ class Player(tf.Module):
         super().__init__()
         self._machine, self._inference, self._pupil = machine, inference, Pupil(machine)
         self._moves = tf.constant([machine.game.name(move) for move in range(machine.game.moves)])
-        self._think = tf.function(self._thought, autograph=False, jit_compile=jit or None)
+        self._think = layers.shared(self._thought, jit_compile=jit or None)
         self.judged = tf.function(lambda board: self._think(board)[0], autograph=False,
                                   input_signature=[tf.TensorSpec([None, machine.game.size], tf.int32)])
 
@@ -165,11 +166,11 @@ class Scorer:
     def _played(self, kind: str) -> float:
         game = self._game
 
-        def half(first: bool, seed: int):
+        def half(first, seed):
             return match(game, lambda board, active, turn: self._model.judged(board),
-                         opponent(game, kind, tf.constant([seed, 1])),
-                         game.start(tf.constant([seed, 0]), GAMES // 2), tf.constant(first))
-        halves = tf.function(lambda: tf.concat([half(True, 1), half(False, 2)], 0), autograph=False)()
+                         opponent(game, kind, tf.stack([seed, 1])), game.start(tf.stack([seed, 0]), GAMES // 2), first)
+        half = tf.function(half, autograph=False)
+        halves = tf.concat([half(tf.constant(first), tf.constant(seed)) for first, seed in ((True, 1), (False, 2))], 0)
         good = halves >= 0 if kind == 'perfect' else halves > 0
         return float(tf.reduce_mean(tf.cast(good, tf.float32)))
 

@@ -4,7 +4,7 @@ The schoolmaster sees positions and moves and has two keys. He is "forbidden any
 workings of the machine".
 """
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import tensorflow as tf
@@ -56,26 +56,27 @@ def opponent(game, kind: str, seed) -> Callable:
     return choose
 
 
-def play(game, players: Sequence[Callable], board) -> tf.Tensor:
-    """Play games from positions, int32 [n, P], in which the first of two players is to move.
+def play(game, mover: Callable, board) -> tf.Tensor:
+    """Play games from positions, int32 [n, P], in each of which `mover` moves for whose turn it is.
 
     Returns:
-      The first player's outcomes, int32 [n]: 1 won, 0 drawn, -1 lost.
+      The outcomes of the player who began, int32 [n]: 1 won, 0 drawn, -1 lost.
     """
     def turn(k, board, over, outcome):
-        first = tf.equal(k % 2, 0)
-        move = tf.cond(first, lambda: players[0](board, ~over, k), lambda: players[1](board, ~over, k))
-        board = game.play(board, move)
+        board = game.play(board, mover(board, ~over, k))
         ended, of_next = game.result(board)
-        return k + 1, board, ended, tf.where(over, outcome, tf.where(first, -of_next, of_next))
+        return k + 1, board, ended, tf.where(over, outcome, tf.where(tf.equal(k % 2, 0), -of_next, of_next))
     over, outcome = game.result(board)
     return tf.while_loop(lambda k, board, over, outcome: (k < game.most_turns) & ~tf.reduce_all(over), turn,
                          (0, board, over, outcome))[3]
 
 
 def match(game, own: Callable, other: Callable, board, begins) -> tf.Tensor:
-    """Play games as `play` does, for a player who begins them all or none, as the bool scalar `begins` says."""
-    return tf.cond(begins, lambda: play(game, [own, other], board), lambda: -play(game, [other, own], board))
+    """Return the outcomes of games for a player who begins them all or none, as the bool scalar `begins` says."""
+    def mover(*now):
+        return tf.cond(tf.equal(tf.equal(now[2] % 2, 0), begins), lambda: own(*now), lambda: other(*now))
+    outcome = play(game, mover, board)
+    return tf.where(begins, outcome, -outcome)
 
 
 def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambda outcome, key: key) -> tf.Tensor:
@@ -96,7 +97,8 @@ def lesson(machines: Machines, term: Term, number, seed, press: Callable = lambd
         rows = tf.where(number % 2 == 0, rows, rows[::-1])
         first, second = rows[:n // 2], rows[n // 2:][::-1]
         rows = tf.concat([first, second], 0)
-        outcome = play(game, [player(machines, first), player(machines, second)], game.start(seed, n // 2))
+        outcome = play(game, lambda board, active, turn: machines.move(
+            tf.where(tf.equal(turn % 2, 0), first, second), board, active), game.start(seed, n // 2))
         outcome = tf.concat([outcome, -outcome], 0)
     else:
         outcome = match(game, player(machines, rows), opponent(game, term.against, seed + tf.constant([0, 1])),

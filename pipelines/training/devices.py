@@ -47,5 +47,5 @@ def prepare(devices: Devices, config: Config) -> None:
     if not devices.jit:
         # XLA refuses max-pooling's gradient with it; on CPUs and TPUs its results repeat anyway.
         tf.config.experimental.enable_op_determinism()
-    if config.train.precision == 'bfloat16' and not devices.use_mixed_policy and not precision.rewritten():
-        print('train: this processor has no AVX-512, so train.precision: bfloat16 has no effect.', flush=True)
+    if config.train.precision == 'bfloat16' and not devices.use_mixed_policy and (why := precision.hindrance()):
+        print(f'train: {why}, so train.precision: bfloat16 has no effect.', flush=True)

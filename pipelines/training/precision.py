@@ -4,6 +4,7 @@ With XLA or on an accelerator this is Keras's mixed precision policy. A CPU's on
 products but slower elementwise kernels than in float32, so there TensorFlow's graph rewriter casts around the products.
 """
 import contextlib
+import os
 import platform
 
 import tensorflow as tf
@@ -33,13 +34,20 @@ def rewriting(precision: str, use_mixed_policy: bool):
     """Rewrite functions first called in this context to compute products in bfloat16, unless the policy does so."""
     key = 'auto_mixed_precision_onednn_bfloat16'
     before = tf.config.optimizer.get_experimental_options().get(key, False)
-    tf.config.optimizer.set_experimental_options({key: precision == 'bfloat16' and not use_mixed_policy})
+    wanted = precision == 'bfloat16' and not use_mixed_policy and not hindrance()
+    tf.config.optimizer.set_experimental_options({key: wanted})
     try:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({key: before})
 
 
-def rewritten() -> bool:
-    """Return whether the rewriter has an effect here; it skips x86 processors without AVX-512."""
-    return platform.machine() != 'x86_64' or not machine.cpu()[1] or 'avx512f' in machine.cpu()[1]
+def hindrance() -> str:
+    """Return what keeps the rewriter from having an effect here, or an empty string if nothing does."""
+    if os.environ.get('TF_ENABLE_ONEDNN_OPTS', '').lower() in ('0', 'false'):
+        return 'TF_ENABLE_ONEDNN_OPTS switches oneDNN off'
+    most = os.environ.get('ONEDNN_MAX_CPU_ISA', 'ALL').upper()
+    if most not in ('ALL', 'DEFAULT') and not most.startswith('AVX512'):
+        return f'ONEDNN_MAX_CPU_ISA holds oneDNN to {most}'  # which aborts when it is asked for bfloat16
+    known = platform.machine() == 'x86_64' and machine.cpu()[1]
+    return 'this processor has no AVX-512' if known and 'avx512f' not in known else ''

@@ -211,6 +211,7 @@ def test_the_recipe_for_pairs_learns_within_100_steps(tmp_path):
     assert len(found) == 10 and found[-1] < 5.6 < found[0]
 
 
+@pytest.mark.slow  # 16 CPU seconds, of a whole command; test_image_pipeline.py trains on such a folder
 def test_the_recipe_for_pictures_learns_within_100_steps(tmp_path):
     """On small photographs: crops of the two that scikit-learn brings, a temple in China and a flower."""
     (tmp_path / 'pictures.yaml').write_text(PICTURES)

@@ -215,7 +215,6 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
     os.chdir(cwd)
     sys.path[:] = [cwd, *env['PYTHONPATH'].split(os.pathsep), *(path for path in sys.path if path not in (
         cwd, '', str(ROOT), str(ROOT / 'tests')))]
-    warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
     multiprocessing.forkserver._forkserver._forkserver_address = server
     is_forked()
     fork_fresh_processes()
@@ -227,4 +226,5 @@ def _run(descriptors: list[int], args: list[str], cwd: str, env: dict[str, str],
 def run_module(args: list[str]) -> None:
     """Runs `python -m <args>` in this process."""
     sys.argv = [*args]
+    warnings.filterwarnings('ignore', category=RuntimeWarning, module='runpy')  # it is imported already
     runpy.run_module(args[0], run_name='__main__', alter_sys=True)

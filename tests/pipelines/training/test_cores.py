@@ -1,5 +1,7 @@
 """Division of CPU cores between operations, set before TensorFlow starts."""
+import io
 import os
+import sys
 from unittest import mock
 
 import pytest
@@ -36,5 +38,10 @@ def test_once_devices_are_in_use_nothing_changes():
     assert commands.exit_code(share_late) == 0
 
 
+def share_unseen(*args):
+    sys.stderr = io.StringIO()  # its traceback is expected
+    share(*args)
+
+
 def test_the_check_above_can_fail():
-    assert commands.exit_code(share, 8, 4, [], 3) == 1
+    assert commands.exit_code(share_unseen, 8, 4, [], 3) == 1
