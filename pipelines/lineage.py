@@ -259,7 +259,7 @@ def main(argv=None) -> None:
         return
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         if args.raw:
             show_uses(args.raw, _roots(args))
         else:

@@ -30,7 +30,7 @@ def main(argv=None) -> None:
         return
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         from pipelines.serving import saved_model
         if args.model:
             model = saved_model.load(args.model)

@@ -206,7 +206,7 @@ def main() -> None:
     flags.add_argument('--damaged', type=int, default=10_000, help='bodies with random damage (default: 10,000)')
     args = flags.parse_args()
     from pipelines.core import cli
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     from pipelines.serving import published, pusher
     with tempfile.TemporaryDirectory() as scratch:
         newest = published.versions(str(args.model))[-1].path

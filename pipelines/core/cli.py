@@ -14,7 +14,7 @@ from typing import Any
 
 from data_prep import UserError
 from keras_models import ModelError
-from pipelines.core import commands
+from pipelines.core import commands, machine
 from pipelines.core.stage import Stage
 from pipelines.engines import dataflow
 
@@ -61,7 +61,7 @@ def parse(flags: argparse.ArgumentParser, argv: list[str] | None = None) -> argp
 
 def explain(args: argparse.Namespace) -> None:
     """Explain the configuration the flags name; reads no artifacts and writes none."""
-    quiet_libraries()
+    prepare_libraries()
     from pipelines.core import explain
     explain.show(_resolved(args)[0])
 
@@ -80,7 +80,7 @@ def find_place(args: argparse.Namespace) -> Any:
 
     Unlike `open_pipeline` it imports no data and model modules, and so not TensorFlow: 0.5 s instead of 3.5 s.
     """
-    quiet_libraries()
+    prepare_libraries()
     from pipelines.core import places
     return places.find(args.config, args.overrides, args.pipeline_root, _flags(args, args.overrides))
 
@@ -111,7 +111,7 @@ def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[
 
 def open_pipeline(args: argparse.Namespace, rest=()):
     """Return the pipeline for parsed flags; `--explain` prints the configuration and exits instead."""
-    quiet_libraries()
+    prepare_libraries()
     rest = list(rest)
     if rest:  # before the configuration is loaded, which imports TensorFlow
         from pipelines.engines import beam_flags
@@ -129,10 +129,11 @@ def open_pipeline(args: argparse.Namespace, rest=()):
     return pipeline.Pipeline(resolved, root, rest, _flags(args, overrides))
 
 
-def quiet_libraries() -> None:
-    """Silence the start-up messages of TensorFlow, ML Metadata, absl and Google's clients."""
+def prepare_libraries() -> None:
+    """Choose TensorFlow's kernels, and silence start-up messages of it, ML Metadata, absl and Google's clients."""
     import logging as python_logging
     import warnings
+    machine.prefer_onednn()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     os.environ.setdefault('GLOG_minloglevel', '4')  # ML Metadata's
     warnings.filterwarnings('ignore', category=FutureWarning)
