@@ -64,7 +64,7 @@ class PixelSums(beam.CombineFn):
         count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
         total += square
         # Sums of products of levels are exact below 2^53. Not by BLAS, whose threads wait busily for those that decode:
-        # 0.3 ms instead of 1.3 ms of the processors.
+        # beside two of these an image's sums take 0.7 ms of processor time instead of 1.3 ms.
         products += cv2.mulTransposed(square.reshape(-1, 3), aTa=True, dtype=cv2.CV_64F).astype(np.int64)
         sums[side] = count + 1, total, products
         return sums

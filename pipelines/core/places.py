@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 from pipelines.core import checking, commands, reading
-from pipelines.core.sections import PushConfig
+from pipelines.core.sections import SECTIONS, PushConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Place:
         return commands.line(stage, self.flags)
 
 
-@dataclasses.dataclass
-class _Keys:
-    """The keys that decide on the folders."""
-    name: str = ''
-    push: PushConfig = dataclasses.field(default_factory=PushConfig)
+# All keys but those of the data and model modules.
+_Keys = dataclasses.make_dataclass('_Keys', [
+    ('name', str, ''), ('seed', int, 1), ('is_demo', bool, False),
+    *((section, dict, dataclasses.field(default_factory=dict)) for section in ('data', 'input', 'model', 'inference')),
+    *((section, keys, dataclasses.field(default_factory=keys)) for section, keys in SECTIONS.items())])
 
 
 def find(config: str | None, overrides: Iterable[str], root: str | None, flags: list[str]) -> Place:
-    """Return the folders of a configuration; its other keys are not checked.
+    """Return the folders of a configuration; the keys of its data and model modules are not checked.
 
     Args:
       config, overrides: see `reading.read`.
@@ -40,14 +40,14 @@ def find(config: str | None, overrides: Iterable[str], root: str | None, flags: 
       flags: see `Place`.
 
     Raises:
-      UserError: there is no such configuration, or one of these keys is unknown or has a wrong type.
+      UserError: there is no such configuration, or a key is unknown or has a wrong type.
     """
     raw = reading.read(config, overrides)
-    values = {field.name: raw.values[field.name] for field in dataclasses.fields(_Keys) if field.name in raw.values}
-    checking.check(raw.where, values, _Keys())
-    checking.check_name(raw.where, values['name'])
-    root = root or default_root(values['name'])
-    return Place(root, PushConfig(**values.get('push', {})).folder(root, values['name']), flags)
+    checking.check(raw.where, raw.values, _Keys())
+    name, push = raw.values['name'], PushConfig(**raw.values.get('push', {}))
+    checking.check_name(raw.where, name)
+    root = root or default_root(name)
+    return Place(root, push.folder(root, name), flags)
 
 
 def default_root(name: str) -> str:

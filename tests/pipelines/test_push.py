@@ -152,6 +152,16 @@ def test_list_and_rollback_commands(models, destination, capsys):
     assert '  shouter  model 00000000003f  ' in lines[1]
 
 
+@pytest.mark.parametrize('override, words', [
+    ('push.destinations=x', 'unknown key push.destinations. Did you mean push.destination?'),
+    ('pushed.destination=x', 'unknown key pushed. Did you mean push?'), ('push.destination=5', 'must be str; it is 5'),
+    ('name=a/b', 'name must be usable as a folder name')])
+def test_a_misspelt_key_does_not_list_another_folder(override, words, capsys):
+    with pytest.raises(SystemExit):
+        push.main(['--list', '--set', override])
+    assert words in capsys.readouterr().err
+
+
 def test_labels_follow_pushes_and_rollbacks(models, destination, capsys):
     """The label `stable` is ours; others stay as long as their versions exist."""
     first, second = push_all(models, destination, '!?')
