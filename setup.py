@@ -18,8 +18,8 @@ CORE = [
     'babel>=2.14',
     'google-crc32c>=1.5',
     'numpy>=1.26,<2',
-    'opencv-python-headless>=4.8,<5',  # draws people, segments garments
-    'scipy>=1.11,<2',  # ILSVRC's meta.mat
+    'opencv-python-headless>=4.8,<5',  # draws people, segments garments, turns images
+    'scipy>=1.11,<2',  # ILSVRC's meta.mat, products of sparse matrices
     'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorflow>=2.15.1,<2.16',

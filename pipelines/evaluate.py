@@ -334,16 +334,15 @@ def compare(config: 'Config', predictions: str) -> dict[str, 'chance.Change']:
 
 def check(config: 'Config') -> None:
     """Refuse a threshold that bounds nothing, and a split or network that does not exist."""
-    import tensorflow as tf
-
-    from pipelines.evaluation import gate
+    from data_prep.core import files
+    from pipelines.evaluation import thresholds
     judge = scorers.scorer(config)
     known = judge.names if judge else scorers.names(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
             raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '
                             'Leave it out.')
-        if not tf.io.gfile.exists(path):
+        if not files.exists(path):
             raise UserError(f'evaluate.networks.{name}: there is no file {path}. Give a file of published weights, or '
                             'leave it out.')
     for key in ('thresholds', 'drift'):
@@ -352,7 +351,7 @@ def check(config: 'Config') -> None:
                 raise UserError(f'evaluate.{key}.{name}: {judge.missing[name]}')
             if name not in known:
                 raise UserError(f'evaluate.{key}: there is no metric {name!r}. Known metrics: {", ".join(known)}.')
-            gate.check(f'evaluate.{key}.{name}', bounds, name not in getattr(judge, 'CORPUS', ()), key == 'drift')
+            thresholds.check(f'evaluate.{key}.{name}', bounds, name not in getattr(judge, 'CORPUS', ()), key == 'drift')
     if config.evaluate.split not in config.data_spec.splits:
         raise UserError(f'evaluate.split must be one of {", ".join(config.data_spec.splits)}; '
                         f'it is {config.evaluate.split!r}.')

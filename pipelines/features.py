@@ -74,7 +74,7 @@ def main(argv=None) -> None:
         return
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         from pipelines.serving import saved_model
         folders = args.model
         if not folders:

@@ -97,7 +97,7 @@ def main(argv=None) -> None:
     args = flags.parse_args(argv)
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         run(args.system, args.files, args.out or os.path.join('weights', args.system))
     cli.run_command(work)
 

@@ -87,7 +87,7 @@ STAGE = stage.Stage('infra_validate', execute, needs=('export',), outputs={'infr
 def main(argv=None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ['--load']:  # the fresh process
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         print(json.dumps({'requests': serve_warmup(argv[1])}))
         return
     cli.main(STAGE, argv=argv)

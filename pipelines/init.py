@@ -25,7 +25,7 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
     Raises:
       UserError: nothing can be learned from the data.
     """
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     import importlib
     look = importlib.import_module(f'pipelines.starting.{kind}').look
 

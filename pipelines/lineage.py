@@ -56,15 +56,13 @@ def raw_files_of(execution, root: str) -> list[dict]:
     Raises:
       UserError: it wrote none, or the list is missing or was altered.
     """
-    import tensorflow as tf
-
-    from data_prep.core import raw_files
+    from data_prep.core import files, raw_files
     folder = _here(root, execution.outputs['examples'].uri)
     path = os.path.join(folder, raw_files.LIST)
     recorded = execution.properties.get('raw')
     if not recorded:
         raise UserError(f'prepare {execution.id} did not hash its raw files. Prepare the data again.')
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         raise UserError(f'{path}, the list of the {recorded["files"]:,} raw files, is missing; its SHA-256 was '
                         f'{recorded["sha256"]}.')
     if raw_files.sha256(path)[0] != recorded['sha256']:
@@ -106,26 +104,25 @@ def _made_of(store, root: str, prepared) -> Iterator[tuple]:
 
 def _versions(store, root: str, export) -> list[str]:
     """Describe each pushed version of an export, including rollbacks."""
-    import tensorflow as tf
-
-    from pipelines.serving import pusher
+    from data_prep.core import files
+    from pipelines.serving import published
     model = {'id': export.outputs['model'].id, 'digest': export.outputs['model'].digest}
     pushes, found = store.executions('pushed_model'), []
     for destination in sorted({_here(root, push.properties['destination'], 2) for push in pushes}):
-        there = pusher.versions(destination)
+        there = published.versions(destination)
         found += [f'{version.path}, pushed {version.record["pushed"]}'
                   + (f', the files of {version.origin} again' if version.origin != version.number else '')
                   + (', loaded by serving' if version is there[-1] else '')
                   for version in there if version.record.get('lineage', {}).get('artifacts', {}).get('model') == model]
     own = (_here(root, push.properties['path']) for push in pushes if model['id'] in push.inputs)
-    return found + [f'{path}, which was pushed and later removed' for path in own if not tf.io.gfile.exists(path)]
+    return found + [f'{path}, which was pushed and later removed' for path in own if not files.exists(path)]
 
 
 def _here(root: str, recorded: str, parts: int = 3) -> str:
     """Return a recorded path, or the matching one below a root that was moved or is named from another folder."""
-    import tensorflow as tf
+    from data_prep.core import files
     below = os.path.join(root, *recorded.rstrip('/').split('/')[-parts:])
-    return below if tf.io.gfile.exists(below) else recorded
+    return below if files.exists(below) else recorded
 
 
 def _header(execution) -> str:
@@ -175,10 +172,10 @@ def show(path: str, root: str) -> None:
     from rich.tree import Tree
 
     from pipelines.core import metadata
-    from pipelines.serving import pusher
-    version = pusher.Version(path)
+    from pipelines.serving import published
+    version = published.Version(path)
     if not version.record:
-        raise UserError(f'{path} is not a pushed version: it has no readable {pusher.RECORD}. '
+        raise UserError(f'{path} is not a pushed version: it has no readable {published.RECORD}. '
                         '`python -m pipelines.push --list` lists the versions.')
     again = f', the files of {version.origin} again' if version.origin != version.number else ''
     tree = Tree(f'{path}, pushed {version.record["pushed"]}{again}; '
@@ -242,12 +239,10 @@ def show_uses(file: str, roots: list[str]) -> None:
 
 
 def _digest(file: str) -> str:
-    import tensorflow as tf
-
-    from data_prep.core import raw_files
+    from data_prep.core import files, raw_files
     if re.fullmatch('[0-9a-f]{64}', file):
         return file
-    if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
+    if not files.exists(file) or files.is_folder(file):
         raise UserError(f'--raw {file}: there is no such file. Give one file, or its SHA-256.')
     return raw_files.sha256(file)[0]
 
@@ -267,7 +262,7 @@ def main(argv=None) -> None:
         return
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         if args.raw:
             show_uses(args.raw, _roots(args))
         else:
@@ -279,25 +274,23 @@ def _roots(args) -> list[str]:
     """Return the pipeline root the flags name, or all of the shared store or below `runs/`."""
     from pipelines.core import metadata
     if args.config or args.pipeline_root:
-        return [args.pipeline_root or cli.open_pipeline(args).root]
+        return [args.pipeline_root or cli.find_place(args).root]
     return metadata.roots()
 
 
 def _version(args) -> tuple[str, str]:
     """Return the version the flags name, and its pipeline root."""
     from pipelines.core import artifacts, metadata
-    from pipelines.release import handover
     if args.version and not args.version.isdecimal():
         path = next(reversed(artifacts.version_folders(args.version)), args.version).rstrip('/')
-        return path, args.pipeline_root or metadata.root_of(path) or cli.open_pipeline(args).root
-    pipeline = cli.open_pipeline(args)
-    destination = handover.destination_of(pipeline.config, pipeline.root)
+        return path, args.pipeline_root or metadata.root_of(path) or cli.find_place(args).root
+    place = cli.find_place(args)
     if args.version:
-        return os.path.join(destination, args.version), pipeline.root
-    versions = artifacts.version_folders(destination)
+        return os.path.join(place.destination, args.version), place.root
+    versions = artifacts.version_folders(place.destination)
     if not versions:
-        raise UserError(f'{destination} holds no version. Run `{pipeline.command("push")}` first.')
-    return versions[-1], pipeline.root
+        raise UserError(f'{place.destination} holds no version. Run `{place.command("push")}` first.')
+    return versions[-1], place.root
 
 
 if __name__ == '__main__':

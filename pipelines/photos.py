@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     args, rest = flags.parse_known_args(argv)
 
     def work() -> None:
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         beam = rest
         if beam:
             from pipelines.engines import beam_flags

@@ -33,7 +33,7 @@ def main(argv=None) -> None:
         return
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         from pipelines.serving import saved_model
         path = args.model
         if not path:

@@ -30,10 +30,10 @@ if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
 def execute(context: stage.Context) -> None:
     from data_prep.core import records
     from pipelines.release import handover
-    from pipelines.serving import pusher
-    destination = handover.destination_of(context.config, context.pipeline.root)
+    from pipelines.serving import published, pusher
+    destination = context.config.push.folder(context.pipeline.root, context.config.name)
     lineage, formats = handover.checked(context)
-    before = pusher.versions(destination)
+    before = published.versions(destination)
     path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats)
     pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path, 'formats': [*formats]}
     records.write_atomically(os.path.join(context.outputs['pushed_model'], 'pushed_model.json'),
@@ -41,7 +41,7 @@ def execute(context: stage.Context) -> None:
     context.properties.update(pushed)
     print(f'push: {path} is the version to serve; {_write_kit(context, path, destination)}', flush=True)
     if formats:
-        print(f'push: it holds {", ".join(formats)} too, in {os.path.join(path, pusher.FORMATS)}.', flush=True)
+        print(f'push: it holds {", ".join(formats)} too, in {os.path.join(path, published.FORMATS)}.', flush=True)
     if lost := [name for name in (before[-1].formats if before else []) if name not in formats]:
         print(f'push: the version before held {", ".join(lost)} too. To push them again, export and evaluate them.',
               flush=True)
@@ -66,9 +66,9 @@ def is_up_to_date(outputs: dict) -> bool:
 
     A rollback since then is kept: it stands until another model is pushed.
     """
-    from pipelines.serving import pusher
+    from pipelines.serving import published
     pushed = outputs['pushed_model'].properties
-    found = pusher.versions(pushed['destination'])
+    found = published.versions(pushed['destination'])
     pushes = [version for version in found if 'rolled_back_to' not in version.record]
     current = bool(pushes) and pushes[-1].number == pushed['version'] and not pushes[-1].damage()
     if current and pushes[-1] is not found[-1]:
@@ -86,8 +86,8 @@ STAGE = stage.Stage('push', execute, needs=('export', 'evaluate', 'infra_validat
 
 def show(destination: str) -> None:
     """Print the versions in a destination, newest first, and check the files of each."""
-    from pipelines.serving import pusher
-    found = pusher.versions(destination)
+    from pipelines.serving import published
+    found = published.versions(destination)
     if not found:
         raise UserError(f'Nothing has been pushed to {destination}. Run `python -m pipelines.push` first.')
     print(f'{destination} holds {len(found)} version{"s" if len(found) > 1 else ""}, newest first:')
@@ -111,10 +111,10 @@ def show(destination: str) -> None:
 
 def roll_back(destination: str) -> None:
     """Go back to the model served before, and print its version."""
-    from pipelines.serving import kit, labels, pusher
+    from pipelines.serving import kit, labels, published, pusher
     labels.read(destination)  # if this fails, nothing has changed yet
     path = pusher.rollback(destination)
-    record = pusher.verify(path)
+    record = published.verify(path)
     labels.write(destination, kit.model_name(destination))
     print(f'push: {path} is served now, with the files of version {record["rolled_back_to"]} instead of those of '
           f'{record["rolled_back_from"]}.', flush=True)
@@ -123,9 +123,10 @@ def roll_back(destination: str) -> None:
 def promote(pipeline: 'Pipeline', requests: str | None) -> None:
     """Let the canary be the version to serve, if it is not worse, and print its version."""
     from pipelines.release import promotion
-    from pipelines.serving import pusher
+    from pipelines.serving import published
     path = promotion.promote(pipeline, requests)
-    print(f'push: {path} is served now, with the files of canary {pusher.verify(path)["promoted_from"]}.', flush=True)
+    tried = published.verify(path)['promoted_from']
+    print(f'push: {path} is served now, with the files of canary {tried}.', flush=True)
 
 
 def main(argv=None) -> None:
@@ -147,12 +148,10 @@ def main(argv=None) -> None:
         flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     def work():
-        pipeline = cli.open_pipeline(args)
         if args.promote:
-            promote(pipeline, args.requests)
-            return
-        from pipelines.release import handover
-        (show if args.list else roll_back)(handover.destination_of(pipeline.config, pipeline.root))
+            promote(cli.open_pipeline(args), args.requests)
+        else:
+            (show if args.list else roll_back)(cli.find_place(args).destination)
     cli.run_command(work)
 
 

@@ -76,7 +76,7 @@ def main(argv=None) -> None:
 
 def reproduce(args: argparse.Namespace) -> None:
     """Run an item, write its page and print the verdict on each claim."""
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     from pipelines.reproduction import experiments, results, running
     experiment = experiments.load(args.item)
     if experiment.instead:
@@ -93,7 +93,7 @@ def reproduce(args: argparse.Namespace) -> None:
 
 def publish(runs: str, folder: str) -> None:
     """Publish the finished items below `runs` as pages of `folder`."""
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     from pipelines.reproduction import publishing
     for name in publishing.publish(runs, folder):
         print(os.path.join(folder, f'{name}.md'))

@@ -22,7 +22,7 @@ def main(argv=None) -> None:
     args = flags.parse_args(argv)
 
     def work():
-        cli.quiet_libraries()
+        cli.prepare_libraries()
         import asyncio
 
         from pipelines.serving import models, server

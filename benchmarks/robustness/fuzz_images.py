@@ -8,7 +8,7 @@ from PIL import Image
 from benchmarks.robustness import fuzz_seeds as valid
 from data_prep import imagenet
 from data_prep.core import records
-from data_prep.image import annotations, augmentation, readers, shards
+from data_prep.image import annotations, augmentation, readers, resampling, shards
 from data_prep.people import pairs_files, sample_people, sample_reader
 
 MAX_PIXELS = 1 << 18
@@ -19,7 +19,7 @@ def pictures(folder):
     path = folder / 'input.jpg'
     settings = imagenet.Config(folder=str(folder), train=['x'], validation_fraction=.1, test_fraction=.1,
                                max_pixels=MAX_PIXELS)
-    side = augmentation.SIDE
+    side = resampling.SIDE
     known = augmentation.Pixels(np.zeros([side, side, 3], np.float32), np.zeros(3), np.eye(3))
     view = augmentation.View(known, 16, (16, 24), False, True, 0.1, 'pixel')
     shown = tf.function(view.training, input_signature=[

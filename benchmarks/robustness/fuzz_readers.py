@@ -29,7 +29,7 @@ from data_prep.trees import job as tree_job
 from data_prep.trees import tree_files
 from keras_models.weights import checkpoint_file, h5_file, torch_file
 from pipelines.core import config
-from pipelines.serving import pusher
+from pipelines.serving import published, pusher
 from pipelines.training import checkpoints
 
 Read = Callable[[bytes], list[str]]
@@ -237,12 +237,12 @@ def _version(folder):
     path = pathlib.Path(pusher.publish(str(folder / 'model'), str(folder / 'serving'), {'pipeline': 'x'}))
 
     def read(data):
-        (path / pusher.RECORD).write_bytes(data)
-        version = pusher.Version(str(path))
+        (path / published.RECORD).write_bytes(data)
+        version = published.Version(str(path))
         assert isinstance(version.origin, int)
-        pusher.verify(str(path))
+        published.verify(str(path))
         return []
-    return read, [(path / pusher.RECORD).read_bytes()]
+    return read, [(path / published.RECORD).read_bytes()]
 
 
 def _subwords(folder):

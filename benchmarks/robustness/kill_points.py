@@ -143,9 +143,9 @@ def result(stage: str, root: pathlib.Path) -> dict[str, str]:
 
 def pushed(root: pathlib.Path) -> dict[str, str]:
     """Check that every version is complete, and that the newest is the exported model."""
-    from pipelines.serving import pusher
+    from pipelines.serving import published
     [destination] = [path for path in root.glob('serving/*') if not path.name.endswith('.kit')]
-    files = [pusher.verify(version.path)['files'] for version in pusher.versions(str(destination))]
+    files = [published.verify(version.path)['files'] for version in published.versions(str(destination))]
     exported = next(root.glob('export/[0-9]*/model/Format-Serving'))
     return {f'of the exported model: {name}': str(sha256(exported / name) == digest)
             for name, digest in files[-1].items()}

@@ -179,7 +179,7 @@ def main() -> None:
     os.environ.update(TF_CPP_MIN_LOG_LEVEL='3', CUDA_VISIBLE_DEVICES='')
     sys.path.insert(0, str(ROOT))
     from pipelines.core import cli, pipeline  # noqa: F401 (imported once for all forks)
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     args.out.mkdir(parents=True)
     found = sweep(str(args.out / 'root'), args.pairs, args.seed, str(args.out / 'stages.log'))
     (args.out / 'metadata_sweep.json').write_text(json.dumps(found, indent=1))

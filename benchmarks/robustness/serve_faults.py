@@ -206,10 +206,10 @@ def main() -> None:
     flags.add_argument('--damaged', type=int, default=10_000, help='bodies with random damage (default: 10,000)')
     args = flags.parse_args()
     from pipelines.core import cli
-    cli.quiet_libraries()
-    from pipelines.serving import pusher
+    cli.prepare_libraries()
+    from pipelines.serving import published, pusher
     with tempfile.TemporaryDirectory() as scratch:
-        newest = pusher.versions(str(args.model))[-1].path
+        newest = published.versions(str(args.model))[-1].path
         destination = pathlib.Path(scratch, args.model.name)
         other = shutil.copytree(newest, pathlib.Path(scratch, 'other'))
         (other / 'assets.extra' / 'other.txt').write_text('')  # another model, to roll back from, with the same answers

@@ -78,7 +78,7 @@ def answer_of(outputs: dict) -> str:
 def ceiling(args, inputs: list) -> None:
     """Print the rows per second of several runs of `predict`, and its answers."""
     from pipelines.core import cli
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     from pipelines.serving import saved_model
     model, rates, processor = saved_model.load(args.model), [], []
     saved_model.run(model, inputs[:64])
@@ -94,7 +94,7 @@ def ceiling(args, inputs: list) -> None:
 def plain(args, inputs: list) -> None:
     """Serve without batches, as in a simple first version."""
     from pipelines.core import cli
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     import tensorflow as tf
     from aiohttp import web
 

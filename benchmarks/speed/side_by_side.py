@@ -32,6 +32,8 @@ import psutil
 import yaml
 from matplotlib.figure import Figure
 
+from pipelines.core import machine
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DISTURBED = 0.05  # of the processors' time, taken by what is no side
@@ -228,6 +230,7 @@ def main() -> None:
     flags.add_argument('--seconds', type=float, default=5, help='that a side works in a round, at least one unit')
     args = flags.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    machine.prefer_onednn()  # as in our commands; the peers that use TensorFlow have it too
     results = args.out / 'side_by_side.json'
     found = json.loads(results.read_text()) if results.exists() else {}
     asked = chosen(contests, args.only, {name: os.path.abspath(path) for name, path in args.given})

@@ -393,7 +393,7 @@ def main() -> None:
     flags.add_argument('--lessons', type=int, help=f'(default: 400 of Nim, 800 of noughts; for faked {FEW})')
     flags.add_argument('--seed', type=int, default=1)
     args = flags.parse_args()
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     run(args.name, args.out, args.machines, args.lessons, args.seed)
 
 

@@ -98,7 +98,7 @@ def main() -> None:
     flags.add_argument('--seeds', type=int, nargs='+', default=[1, 2])
     flags.add_argument('--out', required=True, help='a folder for runs and results; what is there is taken up again')
     args = flags.parse_args()
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     root = args.pipeline_root or os.path.join('runs', args.config)
     made = pipeline.Pipeline(config.load(args.config, args.overrides), root, [], []).run(stage.get('prepare'))
     examples = made['examples'].uri

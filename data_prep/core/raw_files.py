@@ -8,10 +8,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 
-import tensorflow as tf
-
 from data_prep.core import records, splits
-from data_prep.core.files import sha256, walk_folder
+from data_prep.core.files import is_folder, open_file, sha256, walk_folder
 
 LIST = 'raw_files.jsonl.gz'
 _FILES_PER_ELEMENT = 500  # files per element
@@ -47,7 +45,7 @@ def run(paths: Iterable[str], folder: str, argv: list[str]) -> dict:
 
 def read(folder: str) -> Iterator[dict]:
     """Yield the rows of a data set's list: `file`, `bytes` and `sha256`."""
-    with tf.io.gfile.GFile(os.path.join(folder, LIST), 'rb') as file, gzip.open(file) as lines:
+    with open_file(os.path.join(folder, LIST)) as file, gzip.open(file) as lines:
         yield from map(json.loads, lines)
 
 
@@ -66,7 +64,7 @@ def _above(path: str) -> Iterator[str]:
 def _names(element: tuple[int, str]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """Yield ((number, part), names of files) for (number, path)."""
     number, path = element
-    names = list(walk_folder(path)) if tf.io.gfile.isdir(path) else [path]
+    names = list(walk_folder(path)) if is_folder(path) else [path]
     for part in range(0, len(names), _FILES_PER_ELEMENT):
         yield (number, part), splits.pack(names[part:part + _FILES_PER_ELEMENT])
 

@@ -22,9 +22,9 @@ import uuid
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core import files
 from data_prep.core.tfrecord import FOOTER, HEADER, masked_crc
 
 FORMAT = 1
@@ -44,12 +44,12 @@ def write_atomically(path: str, data: bytes) -> None:
     """Write under a temporary name beside `path`, then rename, so that no reader sees a partial file."""
     temporary = f'{path}.tmp-{uuid.uuid4().hex[:8]}'
     try:
-        with tf.io.gfile.GFile(temporary, 'wb') as file:
+        with files.gfile().GFile(temporary, 'wb') as file:
             file.write(data)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+        files.gfile().rename(temporary, path, overwrite=True)
     except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
+        if files.exists(temporary):
+            files.gfile().remove(temporary)
         raise
 
 
@@ -76,10 +76,10 @@ class ShardWriter:
 
     def __init__(self, path: str, lengths: tuple[str, ...] = ()):
         self.path, self.lengths = path, lengths
-        tf.io.gfile.makedirs(os.path.dirname(path))
+        files.gfile().makedirs(os.path.dirname(path))
         # A retried worker must not write into the file of an earlier attempt.
         self._temporary = f'{path}.tmp-{uuid.uuid4().hex[:8]}'
-        self._file = tf.io.gfile.GFile(self._temporary, 'wb')
+        self._file = files.gfile().GFile(self._temporary, 'wb')
         self._sha256 = hashlib.sha256()
         self._rows: list[tuple] = []
         self._offset = self._written = 0
@@ -108,14 +108,14 @@ class ShardWriter:
         index = np.array(self._rows, index_dtype(self.lengths))
         body = _npy_head(index.dtype, len(index)) + index.tobytes()
         write_atomically(index_path(self.path), body)
-        tf.io.gfile.rename(self._temporary, self.path, overwrite=True)
+        files.gfile().rename(self._temporary, self.path, overwrite=True)
         return {'file': os.path.join(*self.path.split('/')[-2:]), 'records': len(index), 'bytes': self._offset,
                 'sha256': self._sha256.hexdigest(), 'index_sha256': hashlib.sha256(body).hexdigest()}
 
     def abandon(self) -> None:
         self._file.close()
-        if tf.io.gfile.exists(self._temporary):
-            tf.io.gfile.remove(self._temporary)
+        if files.exists(self._temporary):
+            files.gfile().remove(self._temporary)
 
 
 def _npy_head(dtype: np.dtype, rows: int) -> bytes:
@@ -195,12 +195,11 @@ def read_manifest(folder: str) -> Manifest:
       UserError: there is none (the data was not prepared, or not completely), or it has another format.
     """
     path = os.path.join(folder, MANIFEST)
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         raise UserError(f'{folder} has no {MANIFEST}: it is not a finished data set. '
                         'Run `python -m pipelines.prepare` to make one.')
     try:
-        with tf.io.gfile.GFile(path, 'rb') as file:
-            values = json.loads(file.read())
+        values = json.loads(files.content(path))
     except (ValueError, RecursionError) as error:
         raise UserError(f'{path} is damaged ({error}). {_REMEDY}') from error
     if not isinstance(values, dict) or values.pop('format', None) != FORMAT:
@@ -276,7 +275,7 @@ class _Remote:
     """Read slices of a file that cannot be mapped into memory (object stores)."""
 
     def __init__(self, path: str):
-        self._file = tf.io.gfile.GFile(path, 'rb')
+        self._file = files.gfile().GFile(path, 'rb')
 
     def __getitem__(self, where: slice) -> bytes:
         self._file.seek(where.start)
@@ -317,13 +316,12 @@ def open_split(folder: str, split: str) -> Split:
 def _read_index(path: str, entry: dict, dtype: np.dtype) -> np.ndarray:
     remedy = 'Restore it, or remove this data set and run `python -m pipelines.prepare` again.'
     for file in (path, index_path(path)):
-        if not tf.io.gfile.exists(file):
+        if not files.exists(file):
             raise UserError(f'{file} is missing although the manifest lists it. {remedy}')
-    size = tf.io.gfile.stat(path).length
+    size = files.size(path)
     if size != entry['bytes']:
         raise UserError(f'{path} has {size:,} bytes, but its manifest says {entry["bytes"]:,}. {remedy}')
-    with tf.io.gfile.GFile(index_path(path), 'rb') as file:
-        body = file.read()
+    body = files.content(index_path(path))
     if hashlib.sha256(body).hexdigest() != entry['index_sha256']:
         raise UserError(f'{index_path(path)} was changed (SHA-256 differs). {remedy}')
     head, records = _npy_head(dtype, entry['records']), entry['records']

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-SIDE = 256  # side of the mean image
+from data_prep.image.resampling import SIDE
+
 SMALL = 64  # squares up to this side are counted unenlarged: CIFAR-10's 50,000 then take 91 s instead of 150 s
 LONGEST = 8  # largest aspect ratio: a file of 1 x 20,000 pixels, enlarged, would take more than 16 GB
 
@@ -305,20 +306,6 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
     stop = tf.minimum(tf.cast(last + reach, tf.int32) + 1, size)
     pixels = tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3, dct_method=_DCT)
     return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
-
-
-def rescale(pixels: tf.Tensor, scale: int) -> tf.Tensor:
-    """Rescale [h, w, 3] to float32 [h', w', 3] whose shorter side is `scale`."""
-    size = tf.shape(pixels)[:2]
-    whole = rescaled(size, scale)
-    return resampled(pixels, size, whole, tf.zeros_like(whole), whole)
-
-
-def central_square(pixels: tf.Tensor, side: int = SIDE) -> tf.Tensor:
-    """Rescale [h, w, 3] until its shorter side is `side`, and crop its middle: float32 [side, side, 3]."""
-    size = tf.shape(pixels)[:2]
-    whole = rescaled(size, side)
-    return resampled(pixels, size, whole, (whole - side) // 2, tf.constant([side, side]))
 
 
 def principal_colours(covariance: np.ndarray) -> np.ndarray:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data_prep.image import augmentation
-from data_prep.image.augmentation import SIDE, SMALL
+from data_prep.image import augmentation, resampling
+from data_prep.image.augmentation import SMALL
+from data_prep.image.resampling import SIDE
 
 QUALITY = 95  # JPEG quality of images encoded here
 MAX_PIXELS = 100_000_000  # default limit of decoded images
@@ -95,39 +96,20 @@ def load(data: bytes, head: Header, resize: int | None = None, square: bool = Fa
       data: the file.
       head: its header.
       resize: an image whose shorter side is longer is reduced to that.
-      square: whether the middle is needed, see `augmentation.central_square`.
+      square: whether the middle is needed, see `resampling.central_square`.
 
     Raises:
       Unreadable: it cannot be decoded.
     """
     try:
-        pixels = augmentation.decoded(data)
+        pixels, keep = augmentation.decoded(data).numpy(), head.keep
         if resize and min(head.height, head.width) > resize:
-            pixels, encoded = (tensor.numpy() for tensor in _reduced(pixels, resize))
-        else:
-            pixels = pixels.numpy()
-            encoded = data if head.keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
+            pixels, keep = resampling.levels(resampling.rescale(pixels, resize)), False
+        encoded = data if keep else tf.io.encode_jpeg(pixels, quality=QUALITY).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
         raise Unreadable('damaged or truncated: it cannot be decoded') from error
     height, width, _ = pixels.shape
     return Picture(encoded, height, width, _middle(pixels) if square else None)
-
-
-def _levels(pixels: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.round(pixels), tf.uint8)
-
-
-# Graphs, because eagerly starting their many small operations takes longer.
-@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([], tf.int32)], autograph=False)
-def _reduced(pixels: tf.Tensor, side: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reduce pixels to a shorter side of `side`; return them and their JPEG."""
-    smaller = _levels(augmentation.rescale(pixels, side))
-    return smaller, tf.io.encode_jpeg(smaller, quality=QUALITY)
-
-
-@tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)], autograph=False)
-def _central_square(pixels: tf.Tensor) -> tf.Tensor:
-    return _levels(augmentation.central_square(pixels))
 
 
 def _middle(pixels: np.ndarray) -> np.ndarray:
@@ -135,6 +117,6 @@ def _middle(pixels: np.ndarray) -> np.ndarray:
     if height == width <= SMALL:
         return pixels
     if min(height, width) != SIDE:
-        return _central_square(pixels).numpy()
+        return resampling.levels(resampling.central_square(pixels))
     top, left = (height - SIDE) // 2, (width - SIDE) // 2  # nothing is resampled, so the result is the same
     return pixels[top:top + SIDE, left:left + SIDE]

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
+import cv2
 import numpy as np
 import tensorflow as tf
 
 from data_prep.core import splits, threads
-from data_prep.image import annotations, augmentation, codec, readers
-from data_prep.image.augmentation import SIDE
+from data_prep.image import annotations, codec, readers, resampling
+from data_prep.image.resampling import SIDE
 from data_prep.image.schema import SIDES, SPLITS, Config
 
 COUNTS = ('read', 'written', 'filtered_duplicate', 'dead_letters', 'converted', 'with_boxes', 'unread_boxes')
@@ -62,11 +63,9 @@ class PixelSums(beam.CombineFn):
         side = len(square)
         count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
         total += square
-        # Sums of products of levels are exact below 2^53. Two pixels form a row, which halves the time; products
-        # between the two pixels are dropped.
-        row = 2 - side % 2
-        pixels = square.reshape(-1, 3 * row).astype(np.float64)
-        products += np.trace((pixels.T @ pixels).reshape(row, 3, row, 3), axis1=0, axis2=2).astype(np.int64)
+        # Sums of products of levels are exact below 2^53. Not by BLAS, whose threads wait busily for those that decode:
+        # beside two of these an image's sums take 0.7 ms of processor time instead of 1.3 ms.
+        products += cv2.mulTransposed(square.reshape(-1, 3), aTa=True, dtype=cv2.CV_64F).astype(np.int64)
         sums[side] = count + 1, total, products
         return sums
 
@@ -81,7 +80,7 @@ class PixelSums(beam.CombineFn):
         image, rgb, products = np.zeros([SIDE, SIDE, 3]), np.zeros(3), np.zeros([3, 3])
         for side, (number, total, product) in sorted(sums.items()):
             mean = total / number
-            image += number / count * (mean if side == SIDE else augmentation.central_square(tf.constant(mean)).numpy())
+            image += number / count * (mean if side == SIDE else resampling.central_square(mean))
             rgb += total.sum((0, 1)) / side ** 2 / count
             products += product / side ** 2 / count
         return {'mean_image': image.astype(np.float32), 'mean_rgb': rgb, 'covariance': products - np.outer(rgb, rgb),

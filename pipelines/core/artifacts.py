@@ -12,8 +12,6 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import tensorflow as tf
-
 from data_prep.core import files, records
 
 _PACKAGES = ('pipelines', 'data_prep', 'keras_models')
@@ -27,8 +25,9 @@ FRAME = {
                      'pipelines.engines.google_names'),
                     'reads flags; the choice of a Beam runner changes no byte of a data set'),
     **dict.fromkeys(('pipelines.engines.cluster', 'pipelines.engines.jobset'), 'writes a manifest; no stage does'),
-    **dict.fromkeys(('pipelines.core.config', 'pipelines.core.sections', 'pipelines.core.renamed',
-                     'pipelines.core.roles', 'pipelines.core.shipped', 'keras_models.protocol',
+    **dict.fromkeys(('pipelines.core.checking', 'pipelines.core.config', 'pipelines.core.places',
+                     'pipelines.core.reading', 'pipelines.core.renamed', 'pipelines.core.roles',
+                     'pipelines.core.sections', 'pipelines.core.shipped', 'keras_models.protocol',
                      'data_prep.core.protocol'),
                     'resolves the configuration, whose values are in the fingerprint'),
     'pipelines.core.compatibility': 'only accepts or refuses data',
@@ -93,7 +92,7 @@ def sha256(value: Any) -> str:
 def file_hashes(folder: str) -> dict[str, str]:
     """Return the SHA-256 of every file below `folder`, by relative path."""
     hashes = {}
-    for directory, _, names in tf.io.gfile.walk(folder):
+    for directory, _, names in files.walk(folder):
         for file in names:
             path = os.path.join(directory, file)
             hashes[os.path.relpath(path, folder)] = files.sha256(path)[0]
@@ -102,18 +101,17 @@ def file_hashes(folder: str) -> dict[str, str]:
 
 def version_folders(folder: str) -> list[str]:
     """Return the integer-named folders of a serving destination, lowest first; empty if it does not exist."""
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    numbers = [name.rstrip('/') for name in names if re.fullmatch('[0-9]+/?', name)]
+    names = files.names(folder) if files.is_folder(folder) else []
+    numbers = [name for name in names if re.fullmatch('[0-9]+', name)]
     paths = [os.path.join(folder, number) for number in sorted(numbers, key=int)]
-    return [path for path in paths if tf.io.gfile.isdir(path)]
+    return [path for path in paths if files.is_folder(path)]
 
 
 def digest(folder: str) -> str:
     """Return a content digest: of the manifest for a data set (it holds the shards' hashes), else of all files."""
     manifest = os.path.join(folder, records.MANIFEST)
-    if tf.io.gfile.exists(manifest):
-        with tf.io.gfile.GFile(manifest, 'rb') as file:
-            return hashlib.sha256(file.read()).hexdigest()
+    if files.exists(manifest):
+        return files.sha256(manifest)[0]
     return sha256(file_hashes(folder))
 
 

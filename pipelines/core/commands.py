@@ -1,6 +1,7 @@
 """Spell commands in messages so that they can be pasted."""
 import os
 import re
+import shlex
 import shutil
 import sys
 
@@ -17,3 +18,8 @@ def python() -> str:
 def as_typed_here(sentence: str) -> str:
     """Replace `python` in every `python -m …` of this project with the running interpreter."""
     return re.sub(r'(?<![\w/.])python (?=-m (pipelines|tensorboard|webbrowser)\b)', lambda _: f'{python()} ', sentence)
+
+
+def line(stage: str, flags: list[str]) -> str:
+    """Return the command line of a stage."""
+    return shlex.join([python(), '-m', f'pipelines.{stage}', *flags])

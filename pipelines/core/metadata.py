@@ -3,12 +3,11 @@ import json
 import os
 from collections.abc import Iterable
 
-import tensorflow as tf
 from ml_metadata import errors, metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from data_prep import UserError
-from data_prep.core import records
+from data_prep.core import files, records
 from pipelines.core import artifacts, locks, stores
 from pipelines.core.artifacts import Artifact, Execution
 
@@ -166,7 +165,7 @@ def of_root(root: str, pipeline: str) -> Metadata:
                         '--pipeline_root.')
     found = Metadata(address, pipeline, _absolute(root) if stores.shared() else None)
     if stores.shared() and not recorded:
-        tf.io.gfile.makedirs(root)
+        files.gfile().makedirs(root)
         records.write_atomically(os.path.join(root, _SHARED), address.partition('?')[0].encode())
     return found
 
@@ -196,7 +195,7 @@ def roots() -> list[str]:
     """Return all pipeline roots of the shared store, or those in `runs/`."""
     if shared := stores.shared():
         return Metadata(shared, '').roots()
-    return sorted(map(os.path.dirname, tf.io.gfile.glob(os.path.join('runs', '*', stores.FILE))))
+    return [os.path.dirname(path) for path in files.matching(os.path.join('runs', '*', stores.FILE))]
 
 
 def _address(root: str) -> str | None:
@@ -205,11 +204,10 @@ def _address(root: str) -> str | None:
     Nothing ever connects to an address only because a folder names it: that would hand the password to its owner.
     """
     path = os.path.join(root, _SHARED)
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as file:
-            return file.read()
+    if files.exists(path):
+        return files.content(path).decode()
     path = os.path.join(root, stores.FILE)
-    return path if tf.io.gfile.exists(path) else None
+    return path if files.exists(path) else None
 
 
 def _absolute(path: str) -> str:

@@ -1,7 +1,6 @@
 """Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Callable
 
@@ -47,7 +46,7 @@ class Pipeline:
         return self._metadata
 
     def command(self, stage: str) -> str:
-        return shlex.join([commands.python(), '-m', f'pipelines.{stage}', *self._flags])
+        return commands.line(stage, self._flags)
 
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Execute a stage, or skip it when nothing it depends on has changed.

@@ -1,5 +1,6 @@
 """The sections of a configuration that belong to stages, whatever the model and the data."""
 import dataclasses
+import os
 from typing import Any, Literal
 
 
@@ -77,6 +78,10 @@ class InfraValidateConfig:
 class PushConfig:
     """`destination` is the folder that serving watches; if empty, `serving/<name>` in the pipeline root."""
     destination: str = ''
+
+    def folder(self, root: str, name: str) -> str:
+        """Return the folder that serving watches, for a pipeline root and a configuration's name."""
+        return self.destination.rstrip('/') or os.path.join(root, 'serving', name)
 
 
 @dataclasses.dataclass

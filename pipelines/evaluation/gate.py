@@ -2,11 +2,8 @@
 import math
 import typing
 
-from data_prep import UserError
 from pipelines.evaluation import chance
-
-_CHANGES = ('max_drop', 'max_rise')  # bounds of the change from the blessed model
-Bounds = dict[str, typing.Any]  # a metric's thresholds: numbers, and the word of `in_doubt`
+from pipelines.evaluation.thresholds import CHANGES, Bounds
 
 
 class Verdict(typing.NamedTuple):
@@ -14,37 +11,6 @@ class Verdict(typing.NamedTuple):
     blessed: bool
     reasons: list[str]
     failed: list[str]
-
-
-def check(key: str, bounds: Bounds, by_example: bool, only_changes: bool = False) -> None:
-    """Refuse thresholds that bound nothing or contradict each other.
-
-    Args:
-      key: where they stand in the configuration.
-      by_example: whether the metric is computed from numbers of each example, as a confidence needs.
-      only_changes: whether they bound changes alone, not the value.
-    """
-    bounding = [*_CHANGES] if only_changes else ['min', 'max', *_CHANGES]
-    unknown = {*bounds} - {*bounding, 'confidence', 'in_doubt'}
-    if unknown or not bounds:
-        raise UserError(f'{key} holds {sorted(unknown) or "nothing"}. Give {" or ".join(bounding)}.')
-    if {*_CHANGES} <= {*bounds}:
-        raise UserError(f'{key}: max_drop and max_rise exclude each other. Give one of them.')
-    for each, value in bounds.items():
-        if each != 'in_doubt' and isinstance(value, str):
-            raise UserError(f'{key}.{each} must be a number; it is {value!r}.')
-    if not {'confidence', 'in_doubt'} & {*bounds}:
-        return
-    if 'confidence' not in bounds or not {*_CHANGES} & {*bounds}:
-        raise UserError(f'{key}: confidence and in_doubt say how sure max_drop or max_rise must be. Give max_drop or '
-                        'max_rise, and a confidence, such as {max_drop: 0.5, confidence: 0.95}.')
-    if not 0.5 < bounds['confidence'] < 1:
-        raise UserError(f'{key}.confidence must be between 0.5 and 1; it is {bounds["confidence"]:g}.')
-    if bounds.get('in_doubt', 'block') not in ('block', 'pass'):
-        raise UserError(f'{key}.in_doubt must be block or pass; it is {bounds["in_doubt"]!r}.')
-    if not by_example:
-        raise UserError(f'{key}.confidence: this metric is computed over all examples together, which cannot be drawn '
-                        'again one by one. Leave confidence out.')
 
 
 def failures(thresholds: dict[str, Bounds], validation, other: str) -> tuple[dict[str, list[str]], int]:
@@ -93,7 +59,7 @@ def decide(thresholds: dict[str, Bounds], validation, changes: dict[str, chance.
     if reasons or (not validation.validation_ok and by_tfma and not pardoned):
         return Verdict(False, reasons or ['TFMA found a metric or slice missing'], sorted(failed))
     skipped = [f'{name}.{key}' for name, bounds in thresholds.items() for key in bounds
-               if key in _CHANGES and changes is None]
+               if key in CHANGES and changes is None]
     reasons = ['all thresholds are met']
     if skipped:
         reasons.append(f'no blessed model yet, so {", ".join(skipped)} could not be checked')
@@ -109,7 +75,7 @@ def holds(bounds: Bounds, value: float, blessed: float | None, change: chance.Ch
     """
     if not bounds.get('min', -math.inf) <= value <= bounds.get('max', math.inf):
         return False
-    if blessed is None or not {*_CHANGES} & {*bounds}:
+    if blessed is None or not {*CHANGES} & {*bounds}:
         return True
     if 'confidence' in bounds:
         return change is not None and not chance.refusal('', change, bounds)

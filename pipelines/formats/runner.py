@@ -12,7 +12,7 @@ import tensorflow as tf
 from data_prep import UserError
 from pipelines.core import artifacts
 from pipelines.formats.table import DESCRIPTION, FORMATS, KIT
-from pipelines.serving import hashes, pusher
+from pipelines.serving import hashes, published
 
 
 def load(folder: str) -> Any:
@@ -25,8 +25,8 @@ def load(folder: str) -> Any:
       UserError: it is no such folder, or its files differ from the recorded ones.
     """
     version = os.path.dirname(os.path.dirname(folder.rstrip('/')))
-    if tf.io.gfile.exists(os.path.join(version, pusher.SAVED_MODEL)):
-        pusher.verify(version)
+    if tf.io.gfile.exists(os.path.join(version, published.SAVED_MODEL)):
+        published.verify(version)
     else:
         hashes.check_artifact(folder)
     with tf.io.gfile.GFile(os.path.join(folder, DESCRIPTION)) as file:
@@ -59,7 +59,7 @@ def find(name: str, path: str) -> str:
       UserError: that version was pushed without it.
     """
     version = next(reversed(artifacts.version_folders(path)), path)
-    folder = os.path.join(version, pusher.FORMATS, name)
+    folder = os.path.join(version, published.FORMATS, name)
     if not tf.io.gfile.exists(folder):
         raise UserError(f'{version} was pushed without {name}. Run `python -m pipelines.export --to {name}`, '
                         f'`python -m pipelines.evaluate --format {name}` and `python -m pipelines.push`.')

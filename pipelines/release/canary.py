@@ -6,12 +6,12 @@ from data_prep.core import records
 from pipelines.core import stage
 from pipelines.formats.table import STAGES
 from pipelines.release import handover
-from pipelines.serving import kit, labels, pusher
+from pipelines.serving import kit, labels, published, pusher
 from pipelines.serving.layout import FORMAT
 
 
 def execute(context: stage.Context) -> None:
-    destination = handover.destination_of(context.config, context.pipeline.root)
+    destination = context.config.push.folder(context.pipeline.root, context.config.name)
     lineage, formats = handover.checked(context)
     labels.read(destination)  # if this fails, nothing has changed yet
     path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats, True)
@@ -29,7 +29,7 @@ def is_up_to_date(outputs: dict) -> bool:
     """Return whether this canary still has its label, and intact files."""
     pushed = outputs['canary'].properties
     labelled = labels.read(pushed['destination']).get(labels.CANARY)
-    return labelled == pushed['version'] and not pusher.Version(pushed['path']).damage()
+    return labelled == pushed['version'] and not published.Version(pushed['path']).damage()
 
 
 STAGE = stage.Stage('canary', execute, needs=('export', 'evaluate', 'infra_validate'), takes=STAGES,

@@ -1,4 +1,4 @@
-"""What every push checks and names: the destination, both blessings, and that nothing changed since."""
+"""What every push checks: both blessings, and that nothing changed since."""
 import os
 import typing
 
@@ -9,15 +9,9 @@ from pipelines.core.artifacts import Artifact, digest
 from pipelines.formats.table import FORMATS
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
-    from pipelines.core.config import Config
     from pipelines.core.stage import Context
 
 CHECKED = ('model', 'blessing', 'infra_blessing')  # inputs of a push
-
-
-def destination_of(config: 'Config', root: str) -> str:
-    """Return the folder serving watches: `push.destination`, or one below the pipeline root."""
-    return config.push.destination.rstrip('/') or os.path.join(root, 'serving', config.name)
 
 
 def checked(context: 'Context') -> tuple[dict, dict[str, str]]:

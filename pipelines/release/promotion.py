@@ -20,8 +20,7 @@ from data_prep.core import records
 from pipelines import evaluate
 from pipelines.core import config as configs
 from pipelines.evaluation import gate
-from pipelines.release import handover
-from pipelines.serving import kit, labels, models, pusher, recorded, saved_model
+from pipelines.serving import kit, labels, models, published, pusher, recorded, saved_model
 
 if typing.TYPE_CHECKING:
     from pipelines.core.config import Config
@@ -59,9 +58,9 @@ def promote(pipeline: 'Pipeline', requests: str | None) -> str:
     Raises:
       UserError: there is no canary, a file is damaged, or the canary is worse; the message has the numbers.
     """
-    destination = handover.destination_of(pipeline.config, pipeline.root)
+    destination = pipeline.config.push.folder(pipeline.root, pipeline.config.name)
     labelled = labels.read(destination).get(labels.CANARY)
-    found = {version.number: version for version in pusher.versions(destination)}
+    found = {version.number: version for version in published.versions(destination)}
     canary = found.get(labelled or 0)
     if canary is None or not canary.is_canary:
         raise UserError(f'{destination} has no canary. Run `{pipeline.command("push")} --canary` first.')
@@ -71,14 +70,14 @@ def promote(pipeline: 'Pipeline', requests: str | None) -> str:
     return complete(destination, canary, comparison)
 
 
-def complete(destination: str, canary: pusher.Version, comparison: dict) -> str:
+def complete(destination: str, canary: published.Version, comparison: dict) -> str:
     """Publish the canary's files as the version to serve, then move the labels; killed between, it is run again."""
     path = pusher.promote(destination, canary, comparison)
     labels.write(destination, kit.model_name(destination), canary=0)
     return path
 
 
-def compare(pipeline: 'Pipeline', canary: pusher.Version, served: pusher.Version, requests: str | None) -> dict:
+def compare(pipeline: 'Pipeline', canary: published.Version, served: published.Version, requests: str | None) -> dict:
     """Compare metrics and latency.
 
     Returns:
@@ -91,7 +90,7 @@ def compare(pipeline: 'Pipeline', canary: pusher.Version, served: pusher.Version
     config = configs.with_data_set(pipeline.config, records.read_manifest(examples).model)
     _check_thresholds(config)
     for version in (canary, served):
-        pusher.verify(version.path)
+        published.verify(version.path)
     verdict, metrics, changes = _metrics(config, records.open_split(examples, config.evaluate.split), canary, served)
     replayed = replay(_requests(requests, served), {
         name: saved_model.load_version(version.path) for name, version in (('canary', canary), ('served', served))},
@@ -118,7 +117,7 @@ def _check_thresholds(config: 'Config') -> None:
                         'worse. Give a metric a max_drop or max_rise, such as {bleu: {max_drop: 0.5}}.')
 
 
-def _metrics(config: 'Config', split, canary: pusher.Version, served: pusher.Version
+def _metrics(config: 'Config', split, canary: published.Version, served: published.Version
              ) -> tuple[gate.Verdict, dict[str, float], dict[str, float]]:
     """Return the gate's verdict, the canary's metrics on the whole split, and their changes from the served version."""
     folders = {'candidate': canary.path, 'baseline': served.path}
@@ -131,7 +130,7 @@ def _metrics(config: 'Config', split, canary: pusher.Version, served: pusher.Ver
     return verdict, metrics['overall'], {name: change.value for name, change in changes.items()}
 
 
-def _requests(path: str | None, served: pusher.Version) -> list[recorded.Request]:
+def _requests(path: str | None, served: published.Version) -> list[recorded.Request]:
     """Return the requests of a file, or those exported with the served version."""
     try:
         found = list(recorded.read(path) if path else models.warmup_requests(served.path))

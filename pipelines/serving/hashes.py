@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import artifacts, metadata
-from pipelines.serving import pusher
+from pipelines.serving import published
 
 
 def check_hashes(saved_model: str) -> None:
@@ -16,8 +16,8 @@ def check_hashes(saved_model: str) -> None:
     Raises:
       UserError: the files differ, or no hashes are recorded.
     """
-    if tf.io.gfile.exists(os.path.join(saved_model, pusher.RECORD)):
-        pusher.verify(saved_model)
+    if tf.io.gfile.exists(os.path.join(saved_model, published.RECORD)):
+        published.verify(saved_model)
     else:
         check_artifact(os.path.dirname(saved_model.rstrip('/')), saved_model)
 
@@ -36,7 +36,7 @@ def check_artifact(folder: str, loaded: str = '') -> None:
                          if f'/{uri}'.endswith(place)), None)
     if not recorded:
         raise UserError(f'{loaded} is not loaded because nothing records its hashes: it has no '
-                        f'{pusher.RECORD} and no pipeline recorded it. Give a pushed version, or an exported model '
+                        f'{published.RECORD} and no pipeline recorded it. Give a pushed version, or an exported model '
                         'where its pipeline wrote it.')
     if artifacts.digest(folder) != recorded:
         raise UserError(f'{loaded} is not loaded: its files are not those that were exported (SHA-256 differs). '

@@ -12,7 +12,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from data_prep import UserError
 from data_prep.core import records
-from pipelines.serving import pusher
+from pipelines.serving import published
 
 FILE = 'models.config'
 STABLE, CANARY = 'stable', 'canary'
@@ -50,7 +50,7 @@ def write(destination: str, name: str, canary: int | None = None) -> None:
       name: the model's name in requests.
       canary: the version that `canary` points to from now on; 0 takes the label away, None keeps it.
     """
-    numbers = [version.number for version in pusher.versions(destination) if version.loadable]
+    numbers = [version.number for version in published.versions(destination) if version.loadable]
     wanted = read(destination) | {STABLE: numbers[-1]} | ({} if canary is None else {CANARY: canary})
     labels = {label: number for label, number in wanted.items() if number in numbers}
     server = model_server_config_pb2.ModelServerConfig()

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import artifacts
-from pipelines.serving import labels, pusher, recorded, saved_model, signatures
+from pipelines.serving import labels, published, recorded, saved_model, signatures
 from pipelines.serving.batching import Batcher, Limits
 from pipelines.serving.failure import Failure, invalid, of_model
 from pipelines.serving.kit import model_name
@@ -189,7 +189,7 @@ class Models:
     def _wanted(self, model: Model) -> list[Version]:
         """Return the versions to load now, newest first; older ones too while newer ones cannot be loaded."""
         wanted, kept = [], 0
-        for found in reversed(pusher.versions(model.destination)):
+        for found in reversed(published.versions(model.destination)):
             version = model.versions.get(found.number)
             labelled = found.number in model.labels.values()
             if kept >= self._keep and not labelled:

@@ -11,11 +11,9 @@ files again under a new, higher number. A canary, which is served only to those 
 below the served version's; its promotion publishes its files again under a higher one.
 """
 import contextlib
-import dataclasses
 import datetime
 import errno
 import fcntl
-import functools
 import json
 import os
 import random
@@ -31,61 +29,10 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import records
 from pipelines.core import artifacts
+from pipelines.serving import published
+from pipelines.serving.published import FORMAT, FORMATS, RECORD, SAVED_MODEL, Version
 
-FORMAT = 1
-RECORD = 'landmark.json'
-SAVED_MODEL = 'saved_model.pb'
-FORMATS = 'formats'
 _STAGING = re.compile(r'\.staging-(.+)-[0-9]+-[0-9a-f]+')
-
-
-@dataclasses.dataclass(frozen=True)
-class Version:
-    """One integer-named folder of a destination; its contents are read on access."""
-    path: str
-
-    @property
-    def number(self) -> int:
-        return int(os.path.basename(self.path))
-
-    @functools.cached_property
-    def record(self) -> dict:
-        """Its `landmark.json`; empty if it is missing or cannot be read."""
-        try:
-            with tf.io.gfile.GFile(os.path.join(self.path, RECORD), 'rb') as file:
-                record = json.loads(file.read())
-        except (tf.errors.OpError, ValueError, RecursionError):
-            return {}
-        good = isinstance(record, dict) and record.get('format') == FORMAT and all(
-            type(record.get(key, 0)) is int for key in ('version', 'rolled_back_to'))
-        return record if good and all(isinstance(record.get(key), dict) for key in ('files', 'lineage')) else {}
-
-    @property
-    def loadable(self) -> bool:
-        """Whether serving can load it; in an object store a push in progress is visible but lacks this file."""
-        return tf.io.gfile.exists(os.path.join(self.path, SAVED_MODEL))
-
-    @property
-    def formats(self) -> list[str]:
-        """Other formats in it."""
-        files = self.record.get('files', {})
-        return sorted({file.split('/')[1] for file in files if file.startswith(f'{FORMATS}/')})
-
-    @property
-    def is_canary(self) -> bool:
-        """Whether it was pushed to be tried beside the served version."""
-        return self.record.get('canary') is True
-
-    @property
-    def origin(self) -> int:
-        """Number these files were first pushed under."""
-        return self.record.get('rolled_back_to', self.record.get('version', self.number))
-
-    def damage(self) -> str | None:
-        """Describe what is wrong with its files, all of which are read; None if they are intact."""
-        if not self.record:
-            return f'{RECORD} is missing or cannot be read'
-        return _difference(self.record['files'], _hashes(self.path))
 
 
 def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict[str, str] | None = None,
@@ -106,14 +53,14 @@ def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict
       UserError: there is no SavedModel, no version beside which it could be a canary, or the destination cannot be
         created.
     """
-    files, sources = _hashes(saved_model_dir), {'': saved_model_dir}
+    files, sources = published.hashes(saved_model_dir), {'': saved_model_dir}
     if SAVED_MODEL not in files:
         raise UserError(f'{saved_model_dir} has no {SAVED_MODEL}, so there is nothing to push. '
                         'Run `python -m pipelines.export` first.')
     for name, folder in (formats or {}).items():
         sources[f'{FORMATS}/{name}/'] = folder
         files |= {f'{FORMATS}/{name}/{file}': digest for file, digest in artifacts.file_hashes(folder).items()}
-    found = versions(destination)
+    found = published.versions(destination)
     same = bool(found) and found[-1].record.get('files') == files
     if not canary:
         if same and 'promoted_from' in found[-1].record and not found[-1].damage():
@@ -125,28 +72,6 @@ def publish(saved_model_dir: str, destination: str, lineage: dict, formats: dict
     if same:
         raise UserError(f'{found[-1].path} has the same files, so there is nothing to try. Train another model first.')
     return _publish(sources, destination, {'files': files, 'lineage': lineage, 'canary': True})
-
-
-def versions(destination: str) -> list[Version]:
-    """Return all versions in a destination, oldest first; empty if the folder does not exist."""
-    return list(map(Version, artifacts.version_folders(destination)))
-
-
-def verify(version_path: str) -> dict:
-    """Check that a version's files are the pushed ones.
-
-    Returns:
-      Its `landmark.json`.
-
-    Raises:
-      UserError: a file is missing, altered or not part of it; the message names the first.
-    """
-    version = Version(version_path)
-    wrong = version.damage()
-    if wrong:
-        raise UserError(f'{version_path} is damaged: {wrong}. Push the model again, or go back to the one before '
-                        'it with `python -m pipelines.push --rollback`.')
-    return version.record
 
 
 def rollback(destination: str) -> str:
@@ -179,7 +104,7 @@ def rollback(destination: str) -> str:
 
 def promoted(destination: str, canary: Version) -> str | None:
     """Return the served version's folder if it is the promotion of this canary."""
-    served = versions(destination)[-1]
+    served = published.versions(destination)[-1]
     return served.path if served.record.get('promoted_from') == canary.number else None
 
 
@@ -203,7 +128,7 @@ def _history(destination: str) -> list[Version]:
     The last one is served now, and a rollback returns to the one before it; so a second rollback goes one further back.
     """
     pile: list[Version] = []
-    for version in versions(destination):
+    for version in published.versions(destination):
         if version.loadable and not version.is_canary:
             pile = [earlier for earlier in pile if earlier.origin < version.origin] + [version]
     return pile
@@ -302,11 +227,11 @@ def _number(destination: str, canary: bool) -> int:
 
 def _next(destination: str) -> int:
     """Return seconds since 1970, TFX's version numbers, or one more than the newest version if that is higher."""
-    return max([int(time.time()), *(version.number + 1 for version in versions(destination))])
+    return max([int(time.time()), *(version.number + 1 for version in published.versions(destination))])
 
 
 def _below(destination: str) -> int:
-    taken = {version.number for version in versions(destination)}
+    taken = {version.number for version in published.versions(destination)}
     return next(number for number in range(max(taken) - 1, 0, -1) if number not in taken)
 
 
@@ -316,27 +241,10 @@ def _copy(sources: dict[str, str], target: str, files: dict[str, str]) -> None:
         path, start = os.path.join(target, file), max(filter(file.startswith, sources), key=len)
         tf.io.gfile.makedirs(os.path.dirname(path))
         tf.io.gfile.copy(os.path.join(sources[start], file.removeprefix(start)), path)
-    wrong = _difference(files, _hashes(target))
+    wrong = published.difference(files, published.hashes(target))
     if wrong:
         raise UserError(f'The copy of {sources[""]} in {target} differs: {wrong}. '
                         'Check that nothing else writes there and that the disk is healthy, then push again.')
-
-
-def _hashes(folder: str) -> dict[str, str]:
-    """Return the SHA-256 of a SavedModel's files, without a version's own record."""
-    return {file: digest for file, digest in sorted(artifacts.file_hashes(folder).items()) if file != RECORD}
-
-
-def _difference(expected: dict[str, str], found: dict[str, str]) -> str | None:
-    """Describe the first file in which two sets of hashes differ."""
-    for file in sorted({*expected, *found}):
-        if file not in found:
-            return f'{file} is missing'
-        if file not in expected:
-            return f'{file} was never pushed'
-        if expected[file] != found[file]:
-            return f'{file} has changed since the push (its SHA-256 differs)'
-    return None
 
 
 def _write_record(path: str, record: dict) -> None:

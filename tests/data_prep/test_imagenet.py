@@ -18,7 +18,7 @@ from PIL import Image
 
 from data_prep import UserError, imagenet
 from data_prep.core import records
-from data_prep.image import annotations, augmentation, readers, sample_images, shards
+from data_prep.image import annotations, augmentation, readers, resampling, sample_images, shards
 from data_prep.image import job as image_job
 
 WNIDS = ['n01440764', 'n01641577', 'n02124075']
@@ -517,10 +517,10 @@ def test_pixels_are_numpys_on_the_same_pixels(config, tmp_path, resize, monkeypa
     middles, pixels = [], []
     for path in sorted((tmp_path / 'train').rglob('*')):
         if path.is_file() and path.stat().st_size:
-            levels = decode(path.read_bytes())
+            levels = decode(path.read_bytes()).numpy()
             if resize:
-                levels = tf.cast(tf.round(augmentation.rescale(levels, resize)), tf.uint8)
-            square = augmentation.central_square(levels).numpy()
+                levels = resampling.levels(resampling.rescale(levels, resize))
+            square = resampling.central_square(levels)
             if levels.shape[0] == levels.shape[1]:  # is counted as it is
                 middles.append(square)
                 pixels.append(np.reshape(levels, [-1, 3]).astype(np.float64))

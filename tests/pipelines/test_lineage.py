@@ -19,7 +19,7 @@ from pipelines.core import artifacts, config, metadata, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.serving import pusher
 from support import quick_stages
-from support.commands import ROOT
+from support.commands import ROOT, command, environment, imported_packages
 from support.text_data import CONFIG, write_pairs
 
 SMALL = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
@@ -96,6 +96,15 @@ def test_a_version_leads_back_to_metrics_run_configuration_commit_and_raw_files(
                                      for line in configuration(text, 'prepare')))
     assert shown['seed'] == values['seed'] and shown['data'] == values['data']
     assert 'd_model: 32' in text and 'steps: 2' in text and 'beam_size: 4' in text
+
+
+@pytest.mark.parametrize('words', [['pipelines.push', '--list'], ['pipelines.lineage']])
+def test_commands_that_only_look_import_no_tensorflow(finished, words):
+    """0.2 and 0.3 s of processor time, where importing TensorFlow takes 3."""
+    done = command(*words, '--config', str(finished.folder / 'tiny.yaml'), '--pipeline_root', finished.root,
+                   new_process=True, env=environment(PYTHONPROFILEIMPORTTIME='1'))
+    assert os.path.basename(finished.second) in done.stdout
+    assert not imported_packages(done) & {'tensorflow', 'keras', 'official', 'apache_beam', 'pandas', 'scipy'}
 
 
 def configuration(text, name):

@@ -17,7 +17,7 @@ from pipelines import evaluate, infra_validate, push
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.evaluation import corpus, gate
-from pipelines.serving import labels, pusher, saved_model
+from pipelines.serving import labels, published, pusher, saved_model
 from pipelines.training import checkpoints
 from support.commands import command, exit_code, fork_fresh_processes
 from support.text_data import WORDS
@@ -185,7 +185,7 @@ def test_a_canary_is_promoted_unless_it_is_worse_or_slower(pipeline, config_file
     said = promote('canary.max_slowdown=1e9')
     assert re.search(rf'canary {tried} compared with version \d+: bleu [\d.]+ \(\+0\), ', said)
     assert '4 of 4 requests answered alike' in said
-    newest = pusher.versions(str(destination))[-1]
+    newest = published.versions(str(destination))[-1]
     assert newest.record['comparison']['changes']['bleu'] == 0 and newest.path != served
     assert labels.read(str(destination)) == {'stable': newest.number}
 

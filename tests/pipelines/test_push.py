@@ -11,10 +11,10 @@ import pytest
 
 from data_prep import UserError
 from pipelines import push
-from pipelines.core import artifacts, stage
+from pipelines.core import artifacts, sections, stage
 from pipelines.release import canary
 from pipelines.serving import kit as serving_kit
-from pipelines.serving import labels, pusher
+from pipelines.serving import labels, published, pusher
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -36,7 +36,7 @@ def context(tmp_path, model, model_blessed='blessed', infra_blessed='blessed'):
         inputs[key] = artifacts.Artifact(number, kind, uri, artifacts.digest(uri), {})
     output = tmp_path / 'pushed_model'
     output.mkdir()
-    config = types.SimpleNamespace(name='shouter', push=types.SimpleNamespace(destination=''))
+    config = types.SimpleNamespace(name='shouter', push=sections.PushConfig())
     pipeline = types.SimpleNamespace(root=str(tmp_path), command=lambda name: f'python -m pipelines.{name}')
     return stage.Context(config, inputs, {'pushed_model': str(output)}, [], {}, pipeline)
 
@@ -94,7 +94,7 @@ def test_push_writes_version_lineage_kit_and_output(models, tmp_path, destinatio
     assert_whole(version)
     assert answer(version) == 'hi!' and os.path.exists(os.path.join(version, WARMUP))
     assert before <= int(os.path.basename(version)) <= time.time()
-    record = pusher.verify(version)
+    record = published.verify(version)
     assert record['lineage'] == {'pipeline': 'shouter', 'artifacts': {
         key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in work.inputs.items()}}
     pushed = {'destination': destination, 'version': int(os.path.basename(version)), 'path': version, 'formats': []}
@@ -173,6 +173,16 @@ def test_list_and_rollback_commands(models, destination, capsys):
     assert '  shouter  model 00000000003f  ' in lines[1]
 
 
+@pytest.mark.parametrize('override, words', [
+    ('push.destinations=x', 'unknown key push.destinations. Did you mean push.destination?'),
+    ('pushed.destination=x', 'unknown key pushed. Did you mean push?'), ('push.destination=5', 'must be str; it is 5'),
+    ('name=a/b', 'name must be usable as a folder name')])
+def test_a_misspelt_key_does_not_list_another_folder(override, words, capsys):
+    with pytest.raises(SystemExit):
+        push.main(['--list', '--set', override])
+    assert words in capsys.readouterr().err
+
+
 def test_labels_follow_pushes_and_rollbacks(models, destination, capsys):
     """The label `stable` is ours; others stay as long as their versions exist."""
     first, second = push_all(models, destination, '!?')
@@ -191,7 +201,7 @@ def test_labels_follow_pushes_and_rollbacks(models, destination, capsys):
         file.write('model_config_list {')
     with pytest.raises(SystemExit):
         command(destination, '--rollback')
-    assert 'models.config cannot be read (' in capsys.readouterr().err and len(pusher.versions(destination)) == 3
+    assert 'models.config cannot be read (' in capsys.readouterr().err and len(published.versions(destination)) == 3
 
 
 def test_list_names_damage(models, destination, capsys):

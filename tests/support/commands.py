@@ -51,6 +51,16 @@ def command(*args: str, cwd=None, input: str | bytes = '', new_process: bool = F
     return subprocess.CompletedProcess(args, child.returncode, out, errors)
 
 
+def imported_modules(done: subprocess.CompletedProcess) -> set[str]:
+    """Those a process imported, which was started with PYTHONPROFILEIMPORTTIME."""
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {line.split('|')[-1].strip() for line in done.stderr.splitlines() if line.startswith('import time:')}
+
+
+def imported_packages(done: subprocess.CompletedProcess) -> set[str]:
+    return {name.split('.')[0] for name in imported_modules(done)}
+
+
 def start(*args: str, cwd=None, input: str | bytes = '', env: dict[str, str] | None = None,
           before: Callable[[], None] | None = None) -> 'Started':
     """Starts `python -m <args>` and returns at once.

@@ -98,7 +98,7 @@ def kill_and_finish(file: str, root: pathlib.Path, moments: list[str]) -> list:
 
 
 def main(root: str, *jobs: str) -> None:
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     found = {}
     with contextlib.redirect_stdout(sys.stderr):
         for file, moments in (job.split('=') for job in jobs):

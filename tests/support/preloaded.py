@@ -11,7 +11,7 @@ from pipelines.core import artifacts, cli
 from pipelines.training import strategy
 from support import garbage, quick_beam, tensorflow_state
 
-cli.quiet_libraries()
+cli.prepare_libraries()
 gc.disable()
 for name in ('tensorflow', 'tensorflow_text', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'orbit',
              'ml_metadata', 'matplotlib.pyplot', 'rich.console', 'rich.table', 'jinja2', 'sacrebleu', 'sklearn.svm'):

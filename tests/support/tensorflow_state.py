@@ -29,7 +29,7 @@ QUICK_XLA = '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_pas
 def pytest_configure() -> None:
     os.environ.setdefault('XLA_FLAGS', QUICK_XLA)
     os.environ.setdefault('TF_NUM_INTRAOP_THREADS', '1')  # two that wait for each other take a quarter more CPU time
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     strategy.serialise_cpu_ops()
     strategy.two_logical_cpus()
     rewrite_graphs(False)

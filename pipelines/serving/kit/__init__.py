@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from data_prep.core import records
-from pipelines.serving import labels, pusher
+from pipelines.serving import labels, published
 
 # Requests that the clients support, by name: the inputs of `serving_default` they fill in, the outputs they read, and
 # the client files.
@@ -42,7 +42,7 @@ def write(saved_model_dir: str, destination: str, command: str) -> str:
     asked = _asked(**signatures.get('serving_default', {'inputs': {}, 'outputs': {}}))
     configs = (MONITORING, BATCHING) if _takes_rows(signatures) else (MONITORING,)
     files = {name: _template(name) for name in (*configs, *(ASKED[asked][2] if asked else ()))}
-    files['README.md'] = _readme(destination, command, signatures, asked, pusher.Version(saved_model_dir).formats)
+    files['README.md'] = _readme(destination, command, signatures, asked, published.Version(saved_model_dir).formats)
     for name, text in files.items():
         records.write_atomically(os.path.join(folder, name), text.encode())
     labels.write(destination, model_name(destination))
@@ -73,7 +73,7 @@ def _readme(destination: str, command: str, signatures: dict, asked: str, format
                                lstrip_blocks=True, keep_trailing_newline=True)
     return template.render(
         name=name, destination=destination, remote=remote, signatures=signatures, asked=asked, monitoring=MONITORING,
-        formats=formats, folder=pusher.FORMATS,
+        formats=formats, folder=published.FORMATS,
         batching=BATCHING if _takes_rows(signatures) else '', models=labels.FILE,
         kit=f'{destination}.kit' if remote else '/kit',
         mount_kit=shlex.quote(f'type=bind,source={destination}.kit,target=/kit,readonly'),

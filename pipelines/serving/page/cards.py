@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from pipelines.core import metadata
 from pipelines.reporting import answers
-from pipelines.serving import pusher, saved_model
+from pipelines.serving import published, saved_model
 from pipelines.serving.models import Model, Models, Version
 
 _SHOWN = 6  # metrics shown on a card
@@ -57,7 +57,7 @@ def kind(version: Version) -> str:
 
 
 def _card(model: Model, version: Version) -> dict[str, Any]:
-    record = pusher.Version(version.path).record
+    record = published.Version(version.path).record
     spec = saved_model.spec_of(version.description) if version.description else None
     folder = _evaluation(model.destination, record)
     found = json.loads(_read(os.path.join(folder, 'evaluation', 'metrics.json')) or '{}') if folder else {}

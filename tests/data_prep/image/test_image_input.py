@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep.image import augmentation
+from data_prep.image import augmentation, resampling
 from data_prep.image.augmentation import Pixels, View
 
 FILES = {'photograph': (375, 500, {'quality': 90}), 'tall': (301, 187, {'quality': 75, 'subsampling': 2}),
@@ -267,12 +267,15 @@ def test_two_products_resample_to_the_bit_as_tensorflow_does(name, dtype):
             translation=tf.cast(start * ratio - offset, tf.float32), antialias=True)[0]
         for found in (graph(*what), augmentation.resampled(*what)):
             np.testing.assert_array_equal(found, expected)
+        if not start.any():
+            np.testing.assert_array_equal(
+                resampling.resampled(pixels.numpy(), tuple(whole), tuple(offset), tuple(stop - offset)), expected)
 
 
 def test_the_middle_of_a_picture_is_that_of_the_picture_rescaled():
-    pixels = levels(tf.constant(jpeg(301, 187)))
-    middle = augmentation.central_square(pixels, 100)
-    whole = triangle(pixels.numpy().astype(np.float64), (161, 100))
+    pixels = levels(tf.constant(jpeg(301, 187))).numpy()
+    middle = resampling.central_square(pixels, 100)
+    whole = triangle(pixels.astype(np.float64), (161, 100))
     np.testing.assert_allclose(middle, whole[30:130], atol=0.05)
 
 

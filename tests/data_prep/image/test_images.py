@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep.image import codec
+from data_prep.image import codec, resampling
 
 LIMIT = 10_000
 
@@ -93,20 +93,28 @@ def test_the_middle_is_of_the_picture_as_it_is_stored():
 @pytest.mark.parametrize('height, width', [(256, 256), (256, 411), (300, 256)])
 def test_a_middle_that_is_cut_out_is_the_one_that_would_be_resampled(height, width):
     levels = np.random.default_rng(0).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(codec._middle(levels), codec.augmentation.central_square(tf.constant(levels)))
+    np.testing.assert_array_equal(codec._middle(levels), resampling.central_square(levels))
+
+
+def in_a_graph(levels: tf.Tensor, side: int, square: bool = False) -> tf.Tensor:
+    """What training's operations make of a picture: rescaled to a shorter side, or the middle of that."""
+    size = tf.shape(levels)[:2]
+    whole = codec.augmentation.rescaled(size, side)
+    shape = tf.constant([side, side]) if square else whole
+    return codec.augmentation.resampled(levels, size, whole, (whole - shape) // 2, shape)
 
 
 @pytest.mark.parametrize('shape, options', [((90, 61), {'resize': 30}), ((300, 411), {'resize': 256}),
                                             ((40, 70), {}), ((300, 411), {})])
-def test_what_graphs_make_is_what_each_operation_makes_on_its_own(shape, options):
+def test_what_is_stored_is_what_a_graph_makes(shape, options):
     data = encoded(height=shape[0], width=shape[1], quality=95)
     picture = load(data, 1_000_000, square=True, **options)
     levels = codec.augmentation.decoded(data)
     if options:
-        levels = tf.cast(tf.round(codec.augmentation.rescale(levels, options['resize'])), tf.uint8)
+        levels = tf.cast(tf.round(in_a_graph(levels, options['resize'])), tf.uint8)
         assert picture.encoded == tf.io.encode_jpeg(levels, quality=95)
     assert (picture.height, picture.width) == levels.shape[:2]
-    np.testing.assert_array_equal(picture.square, tf.round(codec.augmentation.central_square(levels)))
+    np.testing.assert_array_equal(picture.square, tf.round(in_a_graph(levels, 256, square=True)))
 
 
 def test_a_small_square_is_its_own_middle():
@@ -114,8 +122,8 @@ def test_a_small_square_is_its_own_middle():
     levels = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
     for picture in levels:
         assert codec._middle(picture) is picture
-    large = np.mean([codec.augmentation.central_square(tf.constant(picture)) for picture in levels], 0)
-    np.testing.assert_allclose(codec.augmentation.central_square(tf.constant(levels.mean(0))), large, atol=1e-3)
+    large = np.mean([resampling.central_square(picture) for picture in levels], 0)
+    np.testing.assert_allclose(resampling.central_square(levels.mean(0)), large, atol=1e-3)
     assert codec._middle(np.zeros([65, 65, 3], np.uint8)).shape == (256, 256, 3)
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pipelines.core import artifacts, config, roles, stage
-from support.commands import ROOT, command
+from support.commands import ROOT, command, imported_modules, imported_packages
 
 # What each stage uses of the packages that take long to import, some of them by way of another: TensorFlow Data
 # Validation and Model Analysis are Beam jobs, and what Model Analysis imports is not ours to choose.
@@ -24,16 +24,6 @@ QUICK = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 
          'train.average_checkpoints=1', 'input.buckets=[16]', 'evaluate.thresholds={bleu: {min: 0}}']
 
 
-def modules(done: subprocess.CompletedProcess) -> set[str]:
-    """Those a process imported, which was started with PYTHONPROFILEIMPORTTIME."""
-    assert done.returncode == 0, done.stderr[-2000:]
-    return {line.split('|')[-1].strip() for line in done.stderr.splitlines() if line.startswith('import time:')}
-
-
-def packages(done: subprocess.CompletedProcess) -> set[str]:
-    return {name.split('.')[0] for name in modules(done)}
-
-
 @pytest.fixture(autouse=True)
 def _told(monkeypatch):
     monkeypatch.setenv('PYTHONPROFILEIMPORTTIME', '1')
@@ -43,7 +33,7 @@ def _told(monkeypatch):
     *stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights', 'reproduce'])
 def test_help_answers_without_tensorflow(name):
     """In 0.1 s, where importing TensorFlow takes 4."""
-    found = packages(command(f'pipelines.{name}', '--help', new_process=True))
+    found = imported_packages(command(f'pipelines.{name}', '--help', new_process=True))
     assert 'argparse' in found and not found & {'tensorflow', 'numpy', 'official', 'keras', *HEAVY}
 
 
@@ -63,7 +53,7 @@ def imported(config_file, tmp_path_factory, request) -> dict[str, set[str]]:
         for name in stage.STAGES[:1 + max(map(stage.STAGES.index, asked))]:
             done = command(f'pipelines.{name}', *flags, new_process=name in asked)
             assert done.returncode == 0, done.stderr[-2000:]
-            found |= {name: modules(done)} if name in asked else {}
+            found |= {name: imported_modules(done)} if name in asked else {}
     return found
 
 
@@ -101,4 +91,4 @@ def test_a_configuration_imports_nothing_heavy():
             '[config.load(f"demo_{name}") for name in ("translation", "images", "tryon")]')
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
                           capture_output=True, text=True, timeout=300)
-    assert not packages(done) & HEAVY
+    assert not imported_packages(done) & HEAVY

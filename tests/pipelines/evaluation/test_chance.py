@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from data_prep import UserError
-from pipelines.evaluation import chance, corpus, gate
+from pipelines.evaluation import chance, corpus, gate, thresholds
 
 MEAN = corpus.metric('ssim', 0)
 
@@ -84,14 +84,14 @@ def test_equal_models_have_no_chance():
     ({'max_drop': 1, 'max_rise': 1}, 'exclude each other'), ({'most': 1}, "holds ['most']"), ({}, 'holds nothing')])
 def test_what_decides_nothing_is_refused(bounds, said):
     with pytest.raises(UserError) as refused:
-        gate.check('evaluate.thresholds.bleu', bounds, True)
+        thresholds.check('evaluate.thresholds.bleu', bounds, True)
     assert str(refused.value).startswith('evaluate.thresholds.bleu') and said in str(refused.value)
 
 
 def test_a_metric_of_all_examples_at_once_has_no_confidence():
     with pytest.raises(UserError, match=r'evaluate.thresholds.fid.confidence: .*Leave confidence out'):
-        gate.check('evaluate.thresholds.fid', {'max_rise': 1, 'confidence': 0.9}, False)
-    gate.check('evaluate.thresholds.fid', {'max_rise': 1}, False)
+        thresholds.check('evaluate.thresholds.fid', {'max_rise': 1, 'confidence': 0.9}, False)
+    thresholds.check('evaluate.thresholds.fid', {'max_rise': 1}, False)
 
 
 def test_the_gate_decides_by_the_intervals_end():

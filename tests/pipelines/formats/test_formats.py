@@ -21,7 +21,7 @@ from pipelines.core.pipeline import Pipeline
 from pipelines.evaluation import verification
 from pipelines.formats import runner
 from pipelines.formats.table import FORMATS
-from pipelines.serving import pusher
+from pipelines.serving import published, pusher
 from support import quick_stages
 
 # Classes that differ in colour or brightness alone, so that two channels that change places, or another mean, show.
@@ -87,7 +87,7 @@ def verdict(outputs, name):
 
 def test_a_format_is_pushed_inside_the_version(finished, capsys):
     """Its files have hashes, are listed, and are the program, the network and what the program reads."""
-    record = pusher.verify(finished.version)
+    record = published.verify(finished.version)
     inside = {file.removeprefix('formats/tflite/') for file in record['files'] if file.startswith('formats/tflite/')}
     assert inside == {'classifier.tflite', 'classify.py', 'networks.py', 'landmark.json', 'labels.json', 'pixels.npz'}
     assert {'saved_model.pb'} < {*record['files']}
@@ -165,7 +165,7 @@ def test_two_channels_that_changed_places_are_refused(finished, monkeypatch, cap
     assert re.search(r'top1_error changed by \+0\.\d+ from the SavedModel, more than max_rise 0\.05 allows', reasons)
     capsys.readouterr()
     version = finished.run('push')['pushed_model'].properties
-    assert version['formats'] == ['tflite'] and pusher.Version(version['path']).formats == ['tflite']
+    assert version['formats'] == ['tflite'] and published.Version(version['path']).formats == ['tflite']
     said = capsys.readouterr().out
     assert 'push: without tflite_float16: the model is not blessed by evaluation (top1_error ' in said
 
@@ -207,7 +207,7 @@ def test_a_version_on_no_local_disk_is_run_from_a_copy(finished):
     model, tflite = (finished.pipeline.outputs(name)[key].uri for name, key in (
         ('export', 'model'), ('export-tflite', 'tflite')))
     version = pusher.publish(os.path.join(model, 'Format-Serving'), 'ram://serving/colours', {}, {'tflite': tflite})
-    assert pusher.Version(version).formats == ['tflite'] and not pusher.Version(version).damage()
+    assert published.Version(version).formats == ['tflite'] and not published.Version(version).damage()
     photograph('blue', 7).save(picture := io.BytesIO(), 'PNG')
     [found] = runner.load(runner.find('tflite', 'ram://serving/colours')).predict([picture.getvalue()])
     assert found['answers'][0] == 'blue'

@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.release import promotion
-from pipelines.serving import kit, labels, pusher, recorded
+from pipelines.serving import kit, labels, published, pusher, recorded
 from support.killed_calls import killed_at
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
 
-def canary(models, destination, suffix) -> pusher.Version:
+def canary(models, destination, suffix) -> published.Version:
     """Pushes a model as the canary."""
-    version = pusher.Version(pusher.publish(models[suffix], destination, {'pipeline': 'shouter'}, canary=True))
+    version = published.Version(pusher.publish(models[suffix], destination, {'pipeline': 'shouter'}, canary=True))
     labels.write(destination, kit.model_name(destination), canary=version.number)
     return version
 
@@ -31,7 +31,7 @@ def test_a_canary_is_served_by_its_label_alone(models, destination):
     assert served(destination) == first
     assert labels.read(destination) == {'stable': number(first), 'canary': other.number}
     assert_whole(other.path)
-    assert one.is_canary and not pusher.Version(first).is_canary
+    assert one.is_canary and not published.Version(first).is_canary
     with pytest.raises(UserError, match='nothing to go back to'):
         pusher.rollback(destination)
     [second] = push_all(models, destination, '?')
@@ -56,7 +56,7 @@ def test_canaries_of_an_object_store_take_numbers_of_their_own(models):
         file.write('')
     version = canary(models, bucket, '?')
     assert version.number < number(first) - 1 and answer(version.path) == 'hi?'
-    assert pusher.versions(bucket)[-1].path == first
+    assert published.versions(bucket)[-1].path == first
 
 
 def test_a_promotion_is_a_new_version_that_can_be_rolled_back(models, destination):
@@ -64,7 +64,7 @@ def test_a_promotion_is_a_new_version_that_can_be_rolled_back(models, destinatio
     tried = canary(models, destination, '?')
     path = promotion.complete(destination, tried, {'served': number(first)})
     assert path == served(destination) and number(path) > number(first) and answer(path) == 'hi?'
-    record = pusher.verify(path)
+    record = published.verify(path)
     assert record['promoted_from'] == tried.number and record['comparison'] == {'served': number(first)}
     assert labels.read(destination) == {'stable': number(path)}
     assert pusher.publish(models['?'], destination, {}) == path  # `run` pushes the same model next
@@ -132,7 +132,7 @@ def test_a_canary_that_fails_where_the_served_version_answers_is_refused(models)
 
 def test_recorded_requests_are_read_or_refused(models, destination, tmp_path):
     [path] = push_all(models, destination, '!')
-    version = pusher.Version(path)
+    version = published.Version(path)
     [(signature, inputs)] = recorded.read(os.path.join(path, WARMUP))
     assert signature == 'serving_default' and inputs['text'].tolist() == [b'a request']
     assert len(promotion._requests(None, version)) == 1

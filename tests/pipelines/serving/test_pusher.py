@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from benchmarks.robustness import push_sweep
 from data_prep import UserError
-from pipelines.serving import pusher
+from pipelines.serving import published, pusher
 from support.killed_calls import killed_at
 from support.tiny_text_model import WARMUP, answer, assert_whole, push_all, served
 
@@ -45,7 +45,7 @@ def test_versions_only_grow(models, destination):
         pass  # a file is no version
     paths = push_all(models, destination, '!?')
     assert [os.path.basename(path) for path in paths] == [str(future + 1), str(future + 2)]
-    assert [version.number for version in pusher.versions(destination)] == [future, future + 1, future + 2]
+    assert [version.number for version in published.versions(destination)] == [future, future + 1, future + 2]
     assert [answer(path) for path in paths] == ['hi!', 'hi?']
 
 
@@ -61,11 +61,11 @@ def test_what_cannot_be_pushed_is_said(models, tmp_path):
 @pytest.mark.parametrize('how', ['altered', 'missing', 'added', 'record'])
 def test_damage_is_named(models, destination, how):
     [good, bad] = push_all(models, destination, '!?')
-    assert pusher.verify(bad)['version'] == int(os.path.basename(bad))
+    assert published.verify(bad)['version'] == int(os.path.basename(bad))
     file = change(bad, how)
     with pytest.raises(UserError, match=f'{re.escape(bad)} is damaged: {re.escape(file)} '):
-        pusher.verify(bad)
-    assert pusher.verify(good)
+        published.verify(bad)
+    assert published.verify(good)
     assert answer(pusher.rollback(destination)) == 'hi!'  # away from a damaged version
 
 
@@ -83,11 +83,11 @@ def test_a_record_of_another_form_is_none(models, destination, record):
             record = json.dumps(json.load(file) | record)
     with open(path, 'wb') as file:
         file.write(record if isinstance(record, bytes) else record.encode())
-    version = pusher.Version(second)
+    version = published.Version(second)
     assert version.record == {} and version.origin == version.number == int(os.path.basename(second))
     assert version.damage() == 'landmark.json is missing or cannot be read'
     assert answer(pusher.rollback(destination)) == 'hi!'
-    assert pusher.verify(first)['lineage']
+    assert published.verify(first)['lineage']
 
 
 def test_what_is_no_rename_that_was_lost_is_not_tried_again(models, destination, monkeypatch):
@@ -154,11 +154,11 @@ def test_rollback_goes_back_and_never_forth(models, destination):
         assert_whole(version)
     numbers = {path: int(os.path.basename(path)) for path in (first, second, third, once, twice)}
     assert sorted(numbers.values()) == list(numbers.values())
-    record = pusher.verify(once)
+    record = published.verify(once)
     assert (record['rolled_back_from'], record['rolled_back_to']) == (numbers[third], numbers[second])
-    record = pusher.verify(twice)
+    record = published.verify(twice)
     assert (record['rolled_back_from'], record['rolled_back_to']) == (numbers[once], numbers[first])
-    assert record['lineage'] == pusher.verify(first)['lineage']
+    assert record['lineage'] == published.verify(first)['lineage']
 
 
 def test_rollback_after_a_rollback_and_a_push_is_what_was_served_between(models, destination):
@@ -321,7 +321,7 @@ def test_object_store_gets_the_saved_model_last(models, bucket, monkeypatch):
     assert moved[0] == 'landmark.json' and moved[-1] == 'saved_model.pb' and len(moved) == len({*moved}) > 4
     assert path.startswith(f'{bucket}/') and answer(path) == 'hi!'
     assert tf.io.gfile.exists(os.path.join(path, WARMUP))
-    pusher.verify(path)
+    published.verify(path)
     assert [name.rstrip('/') for name in tf.io.gfile.listdir(bucket)] == [os.path.basename(path)]
 
 
@@ -345,9 +345,9 @@ def test_object_store_gives_each_of_many_pushers_a_number(models, bucket):
     with futures.ThreadPoolExecutor(4) as pool:
         paths = [path for paths in pool.map(lambda suffix: push_all(models, bucket, suffix * 3), '!?.!')
                  for path in paths]
-    assert len({*paths}) == 12 and {version.path for version in pusher.versions(bucket)} == {*paths}
+    assert len({*paths}) == 12 and {version.path for version in published.versions(bucket)} == {*paths}
     for path in paths:
-        pusher.verify(path)
+        published.verify(path)
     assert all(name.rstrip('/').isdecimal() for name in tf.io.gfile.listdir(bucket))
 
 
@@ -366,9 +366,9 @@ def test_object_store_number_that_is_claimed_or_taken_is_left_alone(models, buck
 
 def test_object_store_rollback_passes_over_an_unfinished_version(models, bucket):
     push_all(models, bucket, '!?')
-    unfinished = os.path.join(bucket, str(pusher.versions(bucket)[-1].number + 7))
+    unfinished = os.path.join(bucket, str(published.versions(bucket)[-1].number + 7))
     tf.io.gfile.makedirs(os.path.join(unfinished, 'variables'))
     with pytest.raises(UserError, match=f'{unfinished} is damaged: landmark.json is missing'):
-        pusher.verify(unfinished)
+        published.verify(unfinished)
     path = pusher.rollback(bucket)
-    assert answer(path) == 'hi!' and path == pusher.versions(bucket)[-1].path
+    assert answer(path) == 'hi!' and path == published.versions(bucket)[-1].path

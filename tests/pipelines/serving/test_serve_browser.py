@@ -13,7 +13,7 @@ import shutil
 
 import pytest
 
-from pipelines.serving import pusher
+from pipelines.serving import published, pusher
 from support import served, served_kinds, tiny_classifier
 
 CHROMIUM = os.environ.get('CHROMIUM') or shutil.which('chromium')
@@ -172,7 +172,7 @@ def test_a_push_and_a_rollback_while_the_page_is_open(chromium, server, destinat
     destination = destinations['translation']
     with watched(chromium, server) as page:
         page.goto('/models/translation')
-        first = pusher.versions(destination)[-1]
+        first = published.versions(destination)[-1]
         for change in (lambda: pusher.publish(first.path, destination, {}),
                        lambda: pusher.publish(served_kinds.changed(first.path), destination, {}),
                        lambda: pusher.rollback(destination)):

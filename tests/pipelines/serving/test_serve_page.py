@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep.people import sample_people
-from pipelines.serving import pusher
+from pipelines.serving import published
 from pipelines.serving.studio import Studio
 from support import people_parser, served, tiny_classifier
 
@@ -43,7 +43,7 @@ def test_no_path_of_a_request_is_opened(server, path):
 
 def test_an_open_page_hears_of_the_version(server, destinations):
     status, found = served.ask(f'{server.rest}/page/models')
-    assert status == 200 and found == {name: pusher.versions(path)[-1].number for name, path in destinations.items()}
+    assert status == 200 and found == {name: published.versions(path)[-1].number for name, path in destinations.items()}
 
 
 def test_translation(server):
@@ -70,7 +70,7 @@ def test_parsing(server):
 
 
 def test_images(server, destinations):
-    version = pusher.versions(destinations['images'])[-1].path
+    version = published.versions(destinations['images'])[-1].path
     model, image = tf.saved_model.load(version), tiny_classifier.jpeg(seed=1)
     expected = model.signatures['serving_default'](image=tf.constant([image]))
     status, found = act(server, 'images', 'image', image)

@@ -169,7 +169,7 @@ def before_merge(number, work):
 
 
 def train_and_die(config_file, examples, run):
-    cli.quiet_libraries()
+    cli.prepare_libraries()
     with before_merge(2, lambda path: os.kill(os.getpid(), signal.SIGKILL)):
         train(config_file, examples, run)
 
