@@ -17,7 +17,7 @@ USES = {
     'evaluate': {'apache_beam', 'tensorflow_model_analysis', 'tensorflow_data_validation', 'sklearn', 'tensorflow_text',
                  'sacrebleu', 'matplotlib', 'jinja2', 'rich', 'babel'},
     'infra_validate': set(),  # the fresh process it starts loads the model
-    'push': {'jinja2'},
+    'push': {'jinja2', 'tensorflow_serving'},  # the latter for labels of versions
 }
 HEAVY = set().union(*USES.values(), {'tensorflow_addons', 'babel', 'torch', 'ctranslate2', 'seaborn'})
 QUICK = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
