@@ -7,7 +7,6 @@ from typing import Any
 import tensorflow as tf
 
 from keras_models import ModelError, reason
-from keras_models.core import layers
 from keras_models.learning_machine import Machines, favourites
 from keras_models.school import Config, check_game
 from keras_models.turing import games
@@ -49,7 +48,7 @@ class Player(tf.Module):
         super().__init__()
         self._machine, self._inference, self._pupil = machine, inference, Pupil(machine)
         self._moves = tf.constant([machine.game.name(move) for move in range(machine.game.moves)])
-        self._think = layers.shared(self._thought, jit_compile=jit or None)
+        self._think = tf.function(self._thought, autograph=False, jit_compile=jit or None)
         self.judged = tf.function(lambda board: self._think(board)[0], autograph=False,
                                   input_signature=[tf.TensorSpec([None, machine.game.size], tf.int32)])
 

@@ -176,8 +176,8 @@ def test_a_full_memory_is_an_error_of_the_key_to_raise(config_file, tmp_path):
 
 
 @pytest.mark.parametrize('overrides, words', [
-    (['train.strategy=mirrored'], r'train\.strategy, train\.init_from and .* Leave them out'),
-    (['train.init_from=somewhere'], r'train\.strategy, train\.init_from and .* Leave them out'),
+    (['train.strategy=mirrored'], r'train\.strategy, train\.init_from, .* Leave them out'),
+    (['train.init_from=somewhere'], r'train\.strategy, train\.init_from, .* Leave them out'),
     (['model.options={heaps: 2}'], r"model\.game nim with {'heaps': 2} is not the game of the data set"),
     (['model.game=noughts', 'model.options={}'], r'model\.game noughts with {} is not .* data set, nim')])
 def test_what_would_fail_after_the_lessons_is_refused_before_them(config_file, overrides, words):

@@ -146,11 +146,11 @@ def strict(schema: dict) -> dict:
     return found
 
 
-@pytest.mark.cluster  # needs JobSet's definition, which `make cluster` downloads
+@pytest.mark.cluster  # needs JobSet's definition, which `make jobset` downloads
 def test_the_manifest_keeps_jobset_s_published_schema(tmp_path):
     import jsonschema
     if not os.path.exists(path := os.environ.get('JOBSET_CRD', '')):
-        pytest.skip('JOBSET_CRD names no definition of JobSet; `make cluster` downloads it')
+        pytest.skip('JOBSET_CRD names no definition of JobSet; `make jobset` downloads it')
     with open(path, encoding='utf-8') as file:
         [version] = yaml.safe_load(file)['spec']['versions']
     schema = strict(version['schema']['openAPIV3Schema'])
