@@ -13,7 +13,6 @@ here it blocks the push. Other formats of the model (`export --to`) go with it i
 A canary is served beside the version to serve, to those who ask for the label `canary`. It is promoted, to be the
 version to serve, if it is not worse on the gate's split and not slower on recorded requests.
 """
-import json
 import os
 import sys
 import typing
@@ -28,17 +27,13 @@ if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
 
 
 def execute(context: stage.Context) -> None:
-    from data_prep.core import records
     from pipelines.release import handover
     from pipelines.serving import published, pusher
-    destination = context.config.push.folder(context.pipeline.root, context.config.name)
+    destination = context.pipeline.destination
     lineage, formats = handover.checked(context)
     before = published.versions(destination)
     path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats)
-    pushed = {'destination': destination, 'version': int(os.path.basename(path)), 'path': path, 'formats': [*formats]}
-    records.write_atomically(os.path.join(context.outputs['pushed_model'], 'pushed_model.json'),
-                             json.dumps(pushed, indent=1).encode())
-    context.properties.update(pushed)
+    handover.record(context, 'pushed_model', path, formats)
     print(f'push: {path} is the version to serve; {_write_kit(context, path, destination)}', flush=True)
     if formats:
         print(f'push: it holds {", ".join(formats)} too, in {os.path.join(path, published.FORMATS)}.', flush=True)

@@ -69,7 +69,6 @@ SUBJECTS = {'Nim': Subject('nim', lessons.Term('perfect', 400), 'winning positio
 # How keys are pressed: (keys that would be right, int32 [n]; number of the lesson; its seed) -> keys that are.
 Press = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
-
 WAYS: dict[str, Press] = {'honestly': lambda keys, number, seed: keys,
                           'never': lambda keys, number, seed: tf.zeros_like(keys)}
 

@@ -38,7 +38,7 @@ def weights(examples: str, name: str, overrides: list[str], folder: str) -> tupl
 
 
 def scores(resolved: config.Config, path: str, examples: str) -> np.ndarray:
-    """Of every person misaligned pixels, and L1 and SSIM of them: [people, 3]."""
+    """Return the misaligned pixels of every person, and L1 and SSIM of them: [people, 3]."""
     nets = try_on.build(resolved.model)
     checkpoints.restore(nets, path)
     decode = resolved.data_spec.decoder(examples, resolved.input, False)

@@ -132,7 +132,7 @@ def index_path(shard: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a data set holds and how it was made, as `manifest.json` stores it.
+    """Describe what a data set holds and how it was made, as `manifest.json` stores it.
 
     Attributes:
       lengths: features whose lengths the indexes hold.

@@ -178,7 +178,7 @@ class Scorer:
         return []
 
     def protocol(self) -> dict[str, str]:
-        """How each metric was computed."""
+        """Return how each metric was computed."""
         played = f'{GAMES:,} games, half begun by the machine, nothing learned in them'
         words = {'won_against_random': f'share won against moves at random; {played}',
                  'won_against_capturing': f'share won against a player who takes what he can; {played}',

@@ -59,7 +59,7 @@ class Config:
 
     @property
     def makes_its_data(self) -> bool:
-        """Whether its data is generated, so that nothing has to be fetched."""
+        """Return whether its data is generated, so that nothing has to be fetched."""
         return not any(self.data.files(split) for split in self.data_spec.splits)
 
 

@@ -195,7 +195,7 @@ def roots() -> list[str]:
     """Return all pipeline roots of the shared store, or those in `runs/`."""
     if shared := stores.shared():
         return Metadata(shared, '').roots()
-    return [os.path.dirname(path) for path in files.matching(os.path.join('runs', '*', stores.FILE))]
+    return sorted(map(os.path.dirname, files.matching(os.path.join('runs', '*', stores.FILE))))
 
 
 def _address(root: str) -> str | None:

@@ -45,6 +45,11 @@ class Pipeline:
             self._metadata = metadata.of_root(self.root, self.config.name)
         return self._metadata
 
+    @property
+    def destination(self) -> str:
+        """The folder that serving watches."""
+        return self.config.push.folder(self.root, self.config.name)
+
     def command(self, stage: str) -> str:
         return commands.line(stage, self._flags)
 

@@ -86,7 +86,7 @@ class PushConfig:
 
 @dataclasses.dataclass
 class CanaryConfig:
-    """What `push --promote` allows a canary, beside the changes that `evaluate.thresholds` allows."""
+    """Bound what `push --promote` allows a canary, beside the changes that `evaluate.thresholds` allows."""
     max_slowdown: float = 1.25  # its median latency, divided by that of the served version
     requests: int = 200  # requests replayed for the latency
 

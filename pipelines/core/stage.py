@@ -50,7 +50,7 @@ class Stage:
 
 @dataclasses.dataclass
 class Context:
-    """What a running stage has access to.
+    """Give a running stage all that it has access to.
 
     Attributes:
       config: the resolved configuration.

@@ -1,4 +1,4 @@
-"""What containers in a cluster need: an image, a root that all reach, paths that exist there, and well-formed limits.
+"""Check what containers in a cluster need: an image, a root that all reach, paths that exist there, limits.
 
 Names are checked offline, since a cluster reports a wrong one only after it has scheduled something. Their forms:
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/,

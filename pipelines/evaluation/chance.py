@@ -1,4 +1,4 @@
-"""How much of a metric's change from the blessed model could be chance: the paired bootstrap.
+"""Estimate how much of a metric's change from the blessed model could be chance: the paired bootstrap.
 
 Koehn 2004: test sets of the same size are drawn from the examples, with replacement, the same ones for both models; how
 their metrics' change varies is how the change would vary from test set to test set. An interval of confidence c has two

@@ -1,8 +1,6 @@
 """Push a blessed model as a canary (`push --canary`): beside the served version, for requests with its label."""
-import json
 import os
 
-from data_prep.core import records
 from pipelines.core import stage
 from pipelines.formats.table import STAGES
 from pipelines.release import handover
@@ -11,16 +9,12 @@ from pipelines.serving.layout import FORMAT
 
 
 def execute(context: stage.Context) -> None:
-    destination = context.config.push.folder(context.pipeline.root, context.config.name)
+    destination = context.pipeline.destination
     lineage, formats = handover.checked(context)
     labels.read(destination)  # if this fails, nothing has changed yet
     path = pusher.publish(os.path.join(context.inputs['model'].uri, FORMAT), destination, lineage, formats, True)
-    number = int(os.path.basename(path))
-    labels.write(destination, kit.model_name(destination), canary=number)
-    pushed = {'destination': destination, 'version': number, 'path': path, 'formats': [*formats]}
-    records.write_atomically(os.path.join(context.outputs['canary'], 'pushed_model.json'),
-                             json.dumps(pushed, indent=1).encode())
-    context.properties.update(pushed)
+    labels.write(destination, kit.model_name(destination), canary=published.Version(path).number)
+    handover.record(context, 'canary', path, formats)
     promote = f'{context.pipeline.command("push")} --promote'
     print(f'push: {path} has the label {labels.CANARY}. `{promote}` compares it with the served version.', flush=True)
 

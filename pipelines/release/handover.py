@@ -1,10 +1,13 @@
-"""What every push checks: both blessings, and that nothing changed since."""
+"""Check and record every push: both blessings are there, and nothing has changed since."""
+import json
 import os
 import typing
+from collections.abc import Iterable
 
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core import records
 from pipelines.core.artifacts import Artifact, digest
 from pipelines.formats.table import FORMATS
 
@@ -33,6 +36,21 @@ def checked(context: 'Context') -> tuple[dict, dict[str, str]]:
     lineage = {'pipeline': context.config.name, 'artifacts': {
         key: {'id': artifact.id, 'digest': artifact.digest} for key, artifact in inputs.items()}}
     return lineage, {name: inputs[name].uri for name in formats}
+
+
+def record(context: 'Context', output: str, path: str, formats: Iterable[str]) -> None:
+    """Write which version was pushed into an output of the stage, and among its properties.
+
+    Args:
+      output: its key.
+      path: the version's folder.
+      formats: other formats in it.
+    """
+    pushed = {'destination': os.path.dirname(path), 'version': int(os.path.basename(path)), 'path': path,
+              'formats': [*formats]}
+    records.write_atomically(os.path.join(context.outputs[output], 'pushed_model.json'),
+                             json.dumps(pushed, indent=1).encode())
+    context.properties.update(pushed)
 
 
 def _check_blessings(inputs: dict[str, Artifact]) -> None:

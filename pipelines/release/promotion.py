@@ -58,7 +58,7 @@ def promote(pipeline: 'Pipeline', requests: str | None) -> str:
     Raises:
       UserError: there is no canary, a file is damaged, or the canary is worse; the message has the numbers.
     """
-    destination = pipeline.config.push.folder(pipeline.root, pipeline.config.name)
+    destination = pipeline.destination
     labelled = labels.read(destination).get(labels.CANARY)
     found = {version.number: version for version in published.versions(destination)}
     canary = found.get(labelled or 0)

@@ -15,6 +15,7 @@ from pipelines import educate
 from pipelines.core import config
 from pipelines.training import checkpoints, education, mechanic, teacher
 from support.commands import command
+from support.killed_runs import Killed
 
 CONFIG = """\
 name: heap
@@ -93,10 +94,6 @@ def test_a_question_is_answered_and_the_mechanic_reads_what_was_said(tmp_path):
     assert [kind for kind, *_ in told] == ['heard', *['said'] * 3, 'heard']
     assert [word for _, word, *_ in told] == ['mover', *said[0], 'word']
     assert [felt for *_, felt in told] == [': pleasure'] * 4 + ['']
-
-
-class Killed(BaseException):
-    """Nothing in the loop catches it, so that it writes no more than after SIGKILL."""
 
 
 def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):

@@ -37,7 +37,8 @@ def context(tmp_path, model, model_blessed='blessed', infra_blessed='blessed'):
     output = tmp_path / 'pushed_model'
     output.mkdir()
     config = types.SimpleNamespace(name='shouter', push=sections.PushConfig())
-    pipeline = types.SimpleNamespace(root=str(tmp_path), command=lambda name: f'python -m pipelines.{name}')
+    pipeline = types.SimpleNamespace(root=str(tmp_path), command=lambda name: f'python -m pipelines.{name}',
+                                     destination=config.push.folder(str(tmp_path), config.name))
     return stage.Context(config, inputs, {'pushed_model': str(output)}, [], {}, pipeline)
 
 
@@ -139,7 +140,7 @@ def test_a_canary_needs_both_blessings_and_keeps_its_label(models, tmp_path, des
         canary.execute(work)
     work = context(tmp_path / 'again', models['!'])
     work.outputs['canary'] = work.outputs.pop('pushed_model')
-    work.config.push.destination = destination
+    work.pipeline.destination = destination
     canary.execute(work)
     assert served(destination) == first and answer(work.properties['path']) == 'hi!'
     assert '`python -m pipelines.push --promote` compares it with the served version.' in capsys.readouterr().out

@@ -19,8 +19,10 @@ def batch(rows, length):
     return tf.constant([row + [PAD] * (length - len(row)) for row in rows])
 
 
-def train(nets, c, steps=120):
-    """A word is translated by itself or, less often, by the next one, sometimes twice."""
+def trained(c, steps=120):
+    """The nets of a configuration: a word is translated by itself or, less often, by the next one, sometimes twice."""
+    tf.keras.utils.set_random_seed(1)
+    nets = transformer.build(c)
     net, optimizer, draw = nets['transformer'], tf.keras.optimizers.Adam(5e-3), np.random.default_rng(1)
 
     @tf.function
@@ -36,3 +38,4 @@ def train(nets, c, steps=120):
         target = [[min(i + int(draw.random() < 0.3), len(PIECES) - 1) for i in row[:-1]
                    for _ in range(1 + int(draw.random() < 0.2))] + [EOS] for row in source]
         step(batch(source, 10), batch(target, 19))
+    return nets

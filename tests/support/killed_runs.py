@@ -1,12 +1,43 @@
-"""A training command that sends itself a signal at a step, or writes down its steps: for `commands.start(before=...)`.
+"""Kill training: a command by a signal it sends itself at a step, or a call in this process after each checkpoint.
 
-The signal comes between two steps, by their number, so that no test has to be faster than the last of them.
+The signal comes between two steps, by their number, so that no test has to be faster than the last of them. Commands
+also write down their steps: for `commands.start(before=...)`.
 """
+import contextlib
 import functools
 import json
 import os
 import signal
 from collections.abc import Callable
+from typing import TypeVar
+from unittest import mock
+
+T = TypeVar('T')
+
+
+class Killed(BaseException):
+    """Nothing in the training loop catches it, so that it writes no more than after SIGKILL."""
+
+
+def after_each_checkpoint(train: Callable[[], T]) -> tuple[T, list[tuple[str, int]]]:
+    """Trains, killed after each checkpoint it writes for the first time, and again until it ends.
+
+    Returns:
+      What `train` returned in the end; and (folder, step) of the checkpoints, in their order.
+    """
+    from pipelines.training import checkpoints
+    done: list[tuple[str, int]] = []
+    write = checkpoints.write
+
+    def write_and_die(checkpoint, folder, step, keep):
+        write(checkpoint, folder, step, keep)
+        if (kind := (os.path.basename(folder), step)) not in done:
+            done.append(kind)
+            raise Killed
+    with mock.patch.object(checkpoints, 'write', write_and_die):
+        while True:
+            with contextlib.suppress(Killed):
+                return train(), done
 
 
 def at_step(step: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:

@@ -24,7 +24,7 @@ from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
-from support.copier import BASE, PIECES, batch, sentences, train
+from support.copier import BASE, PIECES, batch, sentences, trained
 from support.text_data import WORDS
 
 VARIANTS = {
@@ -49,9 +49,7 @@ def one_thread():
 def model(request, tmp_path_factory):
     """Trained nets, their configuration, and the folder the engine loads."""
     c = Config(**{**BASE, **request.param})
-    tf.keras.utils.set_random_seed(1)
-    nets = transformer.build(c)
-    train(nets, c)
+    nets = trained(c)
     folder = str(tmp_path_factory.mktemp('model'))
     engine.save(engine.specification(nets, c, PIECES, subwords.UNK, 64), folder)
     return nets, c, folder

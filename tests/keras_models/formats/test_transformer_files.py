@@ -11,7 +11,7 @@ from keras_models.text import portable, translator
 from keras_models.text.translator import Inference
 from keras_models.transformer import BOS, PAD, Config
 from pipelines.serving.kit import networks, search
-from support.copier import BASE, batch, sentences, train
+from support.copier import BASE, batch, sentences, trained
 
 CONVERTERS = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}
 VARIANTS = {'post, sinusoids': {'N': 2}, 'pre, learned positions that end, d_k > d_v': {
@@ -24,9 +24,7 @@ VARIANTS = {'post, sinusoids': {'N': 2}, 'pre, learned positions that end, d_k >
 def model(request, tmp_path_factory):
     """Trained nets, their configuration, and a folder of files by format."""
     c = Config(**{**BASE, **request.param})
-    tf.keras.utils.set_random_seed(1)
-    nets = transformer.build(c)
-    train(nets, c)
+    nets = trained(c)
     folder = tmp_path_factory.mktemp('files')
     for name, convert in CONVERTERS.items():
         (folder / name).mkdir()

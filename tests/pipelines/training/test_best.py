@@ -1,6 +1,4 @@
 """The best checkpoint by a validation metric, and training that ends early: to the bit after kills, too."""
-import os
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,7 +11,7 @@ from pipelines.core import config
 from pipelines.core.sections import TrainConfig
 from pipelines.reporting import report
 from pipelines.training import best, checkpoints, trainer
-from support import next_word
+from support import killed_runs, next_word
 
 # Checkpoints at every second step, validations at every third: most validations are not where a checkpoint is.
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',
@@ -64,25 +62,11 @@ def test_training_ends_once_nothing_gets_better(config_file, examples, tmp_path)
     assert (again.resumed_at, again.steps, again.best) == (9, 9, found.best)
 
 
-class Killed(BaseException):
-    """Nothing in the trainer catches it."""
-
-
-def test_killed_at_every_checkpoint_it_ends_as_undisturbed(config_file, examples, tmp_path, monkeypatch):
+def test_killed_at_every_checkpoint_it_ends_as_undisturbed(config_file, examples, tmp_path):
     """Also between the best checkpoint and the next one, which is where the state of the search is kept."""
-    straight, killed, write, done = tmp_path / 'straight', tmp_path / 'killed', checkpoints.write, []
+    straight, killed = tmp_path / 'straight', tmp_path / 'killed'
     found = train(config_file, examples, straight, *WORST)
-
-    def write_and_die(checkpoint, folder, step, keep):
-        write(checkpoint, folder, step, keep)
-        if (kind := (os.path.basename(folder), step)) not in done:
-            done.append(kind)
-            raise Killed
-    monkeypatch.setattr(checkpoints, 'write', write_and_die)
-    for _ in range(6):
-        with pytest.raises(Killed):
-            train(config_file, examples, killed, *WORST)
-    again = train(config_file, examples, killed, *WORST)
+    again, done = killed_runs.after_each_checkpoint(lambda: train(config_file, examples, killed, *WORST))
     assert done == [('checkpoints', 2), ('best', 3), ('checkpoints', 4), ('checkpoints', 6), ('checkpoints', 8),
                     ('checkpoints', 9)]
     assert (again.steps, again.best, again.averaged) == (found.steps, found.best, found.averaged)

@@ -1,6 +1,4 @@
 """Moving averages of weights and loss scaling: closed forms, and the same to the bit after kills."""
-import os
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +10,7 @@ from pipelines import train as train_stage
 from pipelines.core import config
 from pipelines.reporting import report
 from pipelines.training import checkpoints, devices, precision, trainer
-from support import learners, next_word
+from support import killed_runs, learners, next_word
 
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=9', 'train.log_every=3', 'train.checkpoint_every=2',
             'train.validate_every=3', 'train.average_checkpoints=1', 'model.warmup_steps=5']
@@ -81,31 +79,18 @@ def test_the_average_is_that_of_all_steps_and_is_validated_and_exported(config_f
     assert shown['weights'] == 'moving average, momentum 0.75, of ckpt-9'
 
 
-class Killed(BaseException):
-    """Nothing in the trainer catches it."""
-
-
 @pytest.mark.usefixtures('_small_net')
 @pytest.mark.parametrize('overrides', [
     pytest.param(EMA, id='average', marks=pytest.mark.slow), pytest.param(SCALED, id='scaled', marks=pytest.mark.slow),
     pytest.param([*EMA, *SCALED, 'train.monitor=loss'], id='best average, scaled')])  # the others are parts of it
 def test_killed_at_every_checkpoint_it_ends_as_undisturbed(config_file, examples, tmp_path, monkeypatch, overrides):
-    straight, killed, write, done = tmp_path / 'straight', tmp_path / 'killed', checkpoints.write, []
+    straight, killed = tmp_path / 'straight', tmp_path / 'killed'
     monkeypatch.setattr(precision, 'GROWTH', 3)  # the scale is doubled on the way
     found = trainer.train(load(config_file, *overrides), examples, str(straight))
-
-    def write_and_die(checkpoint, folder, step, keep):
-        write(checkpoint, folder, step, keep)
-        if (kind := (os.path.basename(folder), step)) not in done:
-            done.append(kind)
-            raise Killed
-    monkeypatch.setattr(checkpoints, 'write', write_and_die)
-    kills = 5 + 3 * ('train.monitor=loss' in overrides)
-    for _ in range(kills):
-        with pytest.raises(Killed):
-            trainer.train(load(config_file, *overrides), examples, str(killed))
-    again = trainer.train(load(config_file, *overrides), examples, str(killed))
+    again, done = killed_runs.after_each_checkpoint(
+        lambda: trainer.train(load(config_file, *overrides), examples, str(killed)))
     assert [step for kind, step in done if kind == 'checkpoints'] == [2, 4, 6, 8, 9]
+    assert len(done) == 5 + 3 * ('train.monitor=loss' in overrides)
     assert (again.best, again.averaged) == (found.best, found.averaged)
     for name in ('weights', 'checkpoints/ckpt-9'):
         same(stored(straight / name), stored(killed / name))

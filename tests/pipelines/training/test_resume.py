@@ -21,6 +21,7 @@ from pipelines.core import cli, config
 from pipelines.reporting import report
 from pipelines.training import checkpoints, trainer
 from support import commands, next_word
+from support.killed_runs import Killed
 
 # 6 steps an epoch; checkpoints at every second of all, validations at others.
 SETTINGS = ['input.buckets=[16]', 'input.tokens=256', 'train.steps=18', 'train.log_every=3', 'train.checkpoint_every=2',
@@ -81,10 +82,6 @@ def same(one, other, *names):
         assert keys == others
         for key in keys:
             np.testing.assert_array_equal(*[reader.get_tensor(key) for reader in readers], err_msg=key)
-
-
-class Killed(BaseException):
-    """Nothing in the trainer catches it, so that it writes no more than after SIGKILL."""
 
 
 @pytest.fixture
