@@ -3,6 +3,7 @@
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make browser: the page in a real browser, Debian's (`apt-get install chromium`), and axe-core from npm, kept in .venv.
 # make cluster: tests with servers of their own, Debian's MariaDB (`apt-get install mariadb-server`), and a Kubeflow pipeline.
+# make prism: builds Beam's Prism runner with Go, and prepares text and images on it.
 # make jobset: compares manifests with JobSet's own definition, from GitHub, kept in .venv.
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.
@@ -11,9 +12,11 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBSET := https://raw.githubusercontent.com/kubernetes-sigs/jobset/v0.10.1/config/components/crd/bases
+PRISM := $(abspath $(VENV))/prism
+PRISM_TEST := tests/data_prep/test_portable.py::test_prism_writes_the_bytes_of_the_direct_runner
 JOBSET_TEST := tests/pipelines/engines/test_jobset.py::test_the_manifest_keeps_jobset_s_published_schema
 
-.PHONY: install run test test-all browser cluster jobset torch references bench docs lint clean
+.PHONY: install run test test-all browser cluster jobset prism torch references bench docs lint clean
 
 install: $(VENV)/.installed
 
@@ -41,7 +44,17 @@ browser: install
 	AXE=$(VENV)/axe/package/axe.min.js $(BIN)/python -m pytest -n 0 -m browser
 
 cluster: install
-	$(BIN)/python -m pytest -n 0 -m cluster --deselect $(JOBSET_TEST)
+	$(BIN)/python -m pytest -n 0 -m cluster --deselect $(JOBSET_TEST) --deselect $(PRISM_TEST)
+
+prism: $(PRISM)/prism
+	PRISM=$(PRISM)/prism $(BIN)/python -m pytest -n 0 -m cluster $(PRISM_TEST)
+
+# The version nearest to the lock's apache-beam that Go's proxy has: it refuses 2.72.0.
+$(PRISM)/prism: $(VENV)/.installed
+	@command -v go >/dev/null || { echo "Prism is built with Go, and there is no \`go\` here. Install Go 1.26 or newer."; exit 2; }
+	mkdir -p $(PRISM)
+	cd $(PRISM) && rm -f go.mod go.sum && go mod init prism && go get github.com/apache/beam/sdks/v2@v2.73.0 \
+	    && go build -mod=mod -o prism github.com/apache/beam/sdks/v2/go/cmd/prism
 
 jobset: install
 	test -f $(VENV)/jobset.yaml || curl -fsSLo $(VENV)/jobset.yaml $(JOBSET)/jobset.x-k8s.io_jobsets.yaml

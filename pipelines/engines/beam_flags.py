@@ -2,7 +2,6 @@
 import contextlib
 import difflib
 import io
-import socket
 from collections.abc import Collection
 
 from data_prep import UserError
@@ -54,9 +53,11 @@ def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -
 
 
 def _runner_problems(options) -> list[str]:
-    from apache_beam.options.pipeline_options import PortableOptions, StandardOptions
+    from apache_beam.options.pipeline_options import StandardOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
     from apache_beam.runners import create_runner
+
+    from pipelines.engines import portable
     name = options.view_as(StandardOptions).runner or 'DirectRunner'
     try:
         runner = create_runner(name)
@@ -64,20 +65,4 @@ def _runner_problems(options) -> list[str]:
         near = difflib.get_close_matches(name, StandardOptions.KNOWN_RUNNER_NAMES, n=1)
         return [f'there is no --runner {name}' + (f'; did you mean {near[0]}?' if near else '')]
     found = [error.strip().rstrip('.') for error in PipelineOptionsValidator(options, runner).validate()]
-    if type(runner).__name__ == 'PortableRunner':
-        found += _job_service_problems(options.view_as(PortableOptions).job_endpoint)
-    return found
-
-
-def _job_service_problems(endpoint: str | None) -> list[str]:
-    """Check that a job service listens: without one, Beam waits for minutes, then fails with a traceback."""
-    if endpoint == 'embed':
-        return []
-    host, _, port = (endpoint or '').rpartition(':')
-    if not host or not port.isdigit():
-        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, the address of a Beam job service']
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        return [f'--job_endpoint {endpoint}: no job service answers there ({error})']
-    return []
+    return found + portable.problems(options, type(runner).__name__)

@@ -1,0 +1,98 @@
+"""Check a job for Flink, Spark, Prism or another portable job service before any work.
+
+Without these checks Beam waits for minutes, or for ever, for a cluster or a pool of workers that does not answer; or
+it starts workers in its own image, which lacks this package. Options: https://beam.apache.org/documentation/runners/.
+"""
+import os
+import shutil
+import socket
+import urllib.parse
+
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
+    PrismRunnerOptions,
+    SparkRunnerOptions,
+)
+
+_HERE = ('[local]', '[auto]', '[collection]', '')  # masters for which Beam starts Flink on this machine
+
+
+def problems(options: PipelineOptions, runner: str) -> list[str]:
+    """Describe every problem of a job for this runner, by its class's name; none for a runner that is not portable."""
+    checks = {'FlinkRunner': _flink, 'SparkRunner': _spark, 'PrismRunner': _prism, 'PortableRunner': _job_service}
+    return checks[runner](options) if runner in checks else []
+
+
+def _flink(options: PipelineOptions) -> list[str]:
+    flink = options.view_as(FlinkRunnerOptions)
+    found = _job_server('flink', flink.flink_job_server_jar)
+    if flink.flink_master in _HERE:
+        return found
+    return found + _answers('--flink_master', flink.flink_master, "Flink's REST service") + _workers(options)
+
+
+def _spark(options: PipelineOptions) -> list[str]:
+    spark = options.view_as(SparkRunnerOptions)
+    found = _job_server('spark', spark.spark_job_server_jar)
+    if spark.spark_master_url.startswith('local'):
+        return found
+    return found + _answers('--spark_master_url', spark.spark_master_url, 'Spark master') + _workers(options)
+
+
+def _prism(options: PipelineOptions) -> list[str]:
+    path = options.view_as(PrismRunnerOptions).prism_location
+    if path and '://' not in path and not os.access(path, os.X_OK):
+        return [f'--prism_location: {path} is not a program; build it with `make prism`']
+    given = options.view_as(PortableOptions).environment_type  # by default, this process works
+    return _workers(options) if given else []
+
+
+def _job_service(options: PipelineOptions) -> list[str]:
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if endpoint == 'embed':
+        return []
+    if not endpoint:
+        return ['--runner PortableRunner needs --job_endpoint HOST:PORT, the address of a Beam job service']
+    return _answers('--job_endpoint', endpoint, 'job service') + _workers(options)
+
+
+def _job_server(engine: str, jar: str | None) -> list[str]:
+    """Check what Beam needs to start this engine's job server on this machine."""
+    if jar and '://' not in jar and not os.path.isfile(jar):
+        return [f'--{engine}_job_server_jar: there is no file {jar}']
+    if not shutil.which('java'):
+        return [f'--runner {engine.title()}Runner needs Java for its job server, and there is no `java` on PATH; '
+                'install one, or give a running job server with --runner PortableRunner --job_endpoint HOST:PORT']
+    return []
+
+
+def _workers(options: PipelineOptions) -> list[str]:
+    """Check that workers will have this package."""
+    portable = options.view_as(PortableOptions)
+    kind, config = portable.environment_type, portable.environment_config
+    if kind == 'EXTERNAL':
+        return _answers('--environment_config', config, 'pool of workers', ' Start `python -m '
+                        'apache_beam.runners.worker.worker_pool_main --service_port PORT` on each machine')
+    if kind in (None, 'DOCKER') and not config:
+        return ["--environment_type is missing, and Beam's own image lacks this package; give --environment_type "
+                'EXTERNAL --environment_config HOST:PORT for a pool of workers, or DOCKER and an image that has it']
+    return []
+
+
+def _answers(flag: str, address: str | None, service: str, remedy: str = '') -> list[str]:
+    """Check that something listens at HOST:PORT, with or without a scheme."""
+    try:
+        address = address or ''
+        parts = urllib.parse.urlsplit(address if '://' in address else f'//{address}')
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a port that is not a number up to 65535
+        host = port = None
+    if not host or not port:
+        return [f'{flag} {address}'.rstrip() + f' must be HOST:PORT, the address of a {service}']
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError as error:
+        return [f'{flag} {address}: no {service} answers there ({error})' + (f'.{remedy}' if remedy else '')]
+    return []

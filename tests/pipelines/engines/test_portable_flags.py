@@ -1,0 +1,89 @@
+"""A job for Flink, Spark, Prism or a job service is refused by name where it would wait or fail on its workers."""
+import re
+import socket
+
+import pytest
+
+from data_prep import UserError
+from pipelines.engines import beam_flags
+
+FLINK, SPARK, PRISM, PORTABLE = (('--runner', f'{name}Runner') for name in ('Flink', 'Spark', 'Prism', 'Portable'))
+POOL = ('--environment_type', 'EXTERNAL', '--environment_config')
+
+
+@pytest.fixture
+def listening():
+    """The address of something that accepts connections."""
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        yield f'127.0.0.1:{server.getsockname()[1]}'
+
+
+@pytest.fixture
+def deaf():
+    """An address where nothing listens: bound, so that nobody else takes it meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(('127.0.0.1', 0))
+        yield f'127.0.0.1:{holder.getsockname()[1]}'
+
+
+@pytest.fixture
+def java(tmp_path, monkeypatch):
+    """A `java` on PATH; nothing starts it."""
+    (tmp_path / 'java').write_text('#!/bin/sh\n')
+    (tmp_path / 'java').chmod(0o755)
+    monkeypatch.setenv('PATH', str(tmp_path))
+
+
+def refusal(*flags: str) -> str:
+    with pytest.raises(UserError) as refused:
+        beam_flags.check(list(flags), None, ())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize('runner, flag, service', [
+    (FLINK, '--flink_master', "Flink's REST service"), (SPARK, '--spark_master_url', 'Spark master'),
+    (PORTABLE, '--job_endpoint', 'job service')], ids=['flink', 'spark', 'portable'])
+def test_a_cluster_that_does_not_answer_is_refused(java, listening, deaf, runner, flag, service):
+    scheme = 'spark://' if runner is SPARK else ''
+    said = refusal(*runner, flag, scheme + deaf, *POOL, listening)
+    assert re.fullmatch(rf"{flag} {scheme}{deaf}: no {service} answers there \(.*\)\.", said)
+
+
+@pytest.mark.parametrize('address', ['cluster', 'cluster:x', 'cluster:99999', ':8081'])
+def test_a_master_needs_a_host_and_a_port(java, listening, address):
+    assert f'--flink_master {address} must be HOST:PORT' in refusal(*FLINK, '--flink_master', address, *POOL, listening)
+
+
+@pytest.mark.parametrize('runner, flag', [(FLINK, '--flink_master'), (SPARK, '--spark_master_url'),
+                                          (PORTABLE, '--job_endpoint')], ids=['flink', 'spark', 'portable'])
+def test_workers_of_a_cluster_must_have_this_package(java, listening, deaf, runner, flag):
+    address = f'spark://{listening}' if runner is SPARK else listening
+    assert '--environment_type is missing' in refusal(*runner, flag, address)
+    assert '--environment_type is missing' in refusal(*runner, flag, address, '--environment_type', 'DOCKER')
+    assert 'worker_pool_main' in refusal(*runner, flag, address, *POOL, deaf)
+    for workers in ((*POOL, listening), ('--environment_type', 'DOCKER', '--environment_config', 'here/image:1')):
+        given = [*runner, flag, address, *workers]
+        assert beam_flags.check(given, None, ()) == given
+
+
+@pytest.mark.parametrize('given', [FLINK, PRISM, (*SPARK, '--spark_master_url', 'local[2]'),
+                                   (*PORTABLE, '--job_endpoint', 'embed')], ids=['flink', 'prism', 'spark', 'embed'])
+def test_what_beam_starts_on_this_machine_needs_no_workers_named(java, given):
+    assert beam_flags.check(list(given), None, ()) == list(given)
+
+
+@pytest.mark.parametrize('runner, flag', [(FLINK, '--flink_master'), (SPARK, '--spark_master_url')],
+                         ids=['flink', 'spark'])
+def test_a_job_server_needs_java_and_its_file(java, tmp_path, monkeypatch, runner, flag):
+    jar = f'--{runner[1].removesuffix("Runner").lower()}_job_server_jar'
+    assert f'{jar}: there is no file {tmp_path}/none.jar' in refusal(*runner, jar, f'{tmp_path}/none.jar')
+    monkeypatch.setenv('PATH', str(tmp_path / 'empty'))
+    assert 'needs Java' in refusal(*runner)
+
+
+def test_prism_must_be_a_program(tmp_path):
+    path = tmp_path / 'prism'
+    path.write_text('not one')
+    assert f'--prism_location: {path} is not a program' in refusal(*PRISM, '--prism_location', str(path))
+    path.chmod(0o755)
+    assert beam_flags.check([*PRISM, '--prism_location', str(path)], None, ())
