@@ -61,6 +61,17 @@ def examples(config_file, tmp_path_factory) -> str:
     return str(shared(tmp_path_factory, 'examples', make) / 'examples')
 
 
+@pytest.fixture(scope='session')
+def translator_root(config_file, tmp_path_factory) -> str:
+    """A pipeline root in which the tiny corpus was learned; tests that run more stages copy it."""
+    def make(folder):
+        from pipelines.core import config, pipeline, stage
+        learned = pipeline.Pipeline(config.load(config_file, text_data.LEARNED), str(folder / 'root'), [])
+        for name in ('prepare', 'train'):
+            learned.run(stage.get(name))
+    return str(shared(tmp_path_factory, 'translator', make) / 'root')
+
+
 @pytest.fixture(scope='module')
 def models(tmp_path_factory):
     """Suffix -> SavedModel; they differ in what they answer."""
