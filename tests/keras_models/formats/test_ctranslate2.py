@@ -25,7 +25,7 @@ from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
-from support.copier import BASE, PIECES, batch, sentences, trained
+from support.copier import BASE, PIECES, batch, sentences
 from support.text_data import LEARNED, WORDS
 
 VARIANTS = {
@@ -47,10 +47,10 @@ def one_thread():
 @pytest.fixture(scope='module', params=[
     pytest.param(overrides, id=name, marks=() if overrides is VARIANTS['post, sinusoids'] else pytest.mark.slow)
     for name, overrides in VARIANTS.items()])
-def model(request, tmp_path_factory):
+def model(request, trained_copier, tmp_path_factory):
     """Trained nets, their configuration, and the folder the engine loads."""
     c = Config(**{**BASE, **request.param})
-    nets = trained(c)
+    nets = trained_copier(c)
     folder = str(tmp_path_factory.mktemp('model'))
     engine.save(engine.specification(nets, c, PIECES, subwords.UNK, 64), folder)
     return nets, c, folder

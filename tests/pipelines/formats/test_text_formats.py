@@ -31,7 +31,9 @@ def finished(config_file, translator_root, tmp_path_factory):
             part for step in STEPS for part in ('--set', step))]
 
 
-@pytest.mark.parametrize('name', ['tflite', 'tflite_float16', 'onnx', 'ctranslate2'])
+@pytest.mark.parametrize('name', [
+    'tflite', 'tflite_float16', 'ctranslate2',
+    pytest.param('onnx', marks=pytest.mark.slow)])  # by test_transformer_files.py, too, and the stage is that of all
 def test_a_format_translates_as_the_saved_model(finished, name):
     pipeline, _ = finished
     folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
@@ -43,7 +45,8 @@ def test_a_format_translates_as_the_saved_model(finished, name):
     assert [each['score'] for each in found] == pytest.approx([each['score'] for each in expected], abs=2e-2)
 
 
-@pytest.mark.parametrize('name', ['tflite', 'ctranslate2'])
+@pytest.mark.parametrize('name', [
+    'ctranslate2', pytest.param('tflite', marks=pytest.mark.slow)])  # which test_formats.py pushes
 def test_it_passes_the_gate_and_is_pushed(finished, name, monkeypatch, capsysbinary):
     pipeline, flags = finished
     blessing = pipeline.run(stage.get(f'evaluate-{name}'))[f'{name}_blessing']
