@@ -38,7 +38,7 @@ def nets():
 
 @pytest.fixture(scope='module')
 def graphs(nets):
-    """A preset -> what TensorFlow traces of its net, in 4 s."""
+    """A preset -> what TensorFlow traces of its net, once."""
     return functools.cache(
         lambda preset: tf.function(nets[preset], autograph=False).get_concrete_function(maps()).graph)
 
