@@ -1,6 +1,7 @@
 """Set up every test: runner plugins, tiers, and small data and models shared by many files."""
 import fcntl
 import gc
+import hashlib
 import os
 import pathlib
 import signal
@@ -17,7 +18,7 @@ gc.disable()  # support/garbage.py switches it on again once the tests are colle
 
 import pytest  # noqa: E402
 
-from support import commands, text_data, tiny_text_model  # noqa: E402
+from support import commands, copier, text_data, tiny_text_model  # noqa: E402
 
 pytest_plugins = ['support.garbage', 'support.cost', 'support.tensorflow_state', 'support.order',
                   'support.forked_files', 'support.skips', 'support.ids', 'support.drawn', 'support.quick_beam']
@@ -59,6 +60,27 @@ def examples(config_file, tmp_path_factory) -> str:
         from pipelines.core import config
         text_job.run(config.load(config_file).data, str(folder / 'examples'), [])
     return str(shared(tmp_path_factory, 'examples', make) / 'examples')
+
+
+@pytest.fixture(scope='session')
+def translator_root(config_file, tmp_path_factory) -> str:
+    """A pipeline root in which the tiny corpus was learned; tests that run more stages copy it."""
+    def make(folder):
+        from pipelines.core import config, pipeline, stage
+        learned = pipeline.Pipeline(config.load(config_file, text_data.LEARNED), str(folder / 'root'), [])
+        for name in ('prepare', 'train'):
+            learned.run(stage.get(name))
+    return str(shared(tmp_path_factory, 'translator', make) / 'root')
+
+
+@pytest.fixture(scope='session')
+def trained_copier(tmp_path_factory) -> Callable:
+    """A configuration -> its nets after `copier.trained`, to which a run of the tests trains them once."""
+    def nets(c):
+        name = hashlib.sha256(repr(c).encode()).hexdigest()[:16]
+        folder = shared(tmp_path_factory, f'copier-{name}', lambda folder: copier.save(copier.trained(c), folder))
+        return copier.load(c, folder)
+    return nets
 
 
 @pytest.fixture(scope='module')

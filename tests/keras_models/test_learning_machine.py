@@ -65,8 +65,9 @@ def plain_lesson(machine: plain_machine.PlainMachine, row: int, number: int, sta
     return outcome
 
 
-@pytest.mark.parametrize('game, rule', [('nim', 'learned'), ('nim', 'grows'), ('noughts', 'grows'),
-                                        ('noughts', 'majority')])
+@pytest.mark.parametrize('game, rule', [
+    ('nim', 'learned'), ('noughts', 'grows'), ('noughts', 'majority'),
+    pytest.param('nim', 'grows', marks=pytest.mark.slow)])  # both are among the others
 def test_rows_of_a_population_live_the_lives_of_plain_machines(game, rule):
     machines = population(4, game=game, rule=rule)
     memory, lesson = machines.memory, compiled_lesson(machines)

@@ -115,8 +115,9 @@ def test_alias_answers_as_in_pytorch(folder, monkeypatch):
     compare_alias(folder, 'alias', monkeypatch)
 
 
-@pytest.mark.parametrize('name, compare', [('segmentation_person', compare_segmentation),
-                                           ('alias_person', compare_alias)])
+@pytest.mark.parametrize('name, compare', [
+    ('segmentation_person', compare_segmentation),
+    pytest.param('alias_person', compare_alias, marks=pytest.mark.slow)])  # of other inputs it is compared above
 def test_of_a_person_they_answer_as_in_pytorch(name, compare, monkeypatch):
     """A made one. With moments summed over all places at once, segmentation was 1.9e-4 apart."""
     net, config = viton_inputs.CASES[name][0], configured(name)

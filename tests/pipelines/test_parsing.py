@@ -26,8 +26,8 @@ data:
   validation_fraction: 0.1
   test_fraction: 0.1
   vocab_size: 130
-input: {{buckets: [24, 48, 64], tokens: 1024}}
-model: {{module: keras_models.transformer, N: 2, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0,
+input: {{buckets: [32, 64], tokens: 1024}}
+model: {{module: keras_models.transformer, N: 1, norm: pre, d_model: 64, d_ff: 128, h: 4, P_drop: 0,
          preset: own_data}}
 inference: {{extra_length: 60}}
 train: {{steps: 300, log_every: 100, checkpoint_every: 100, validate_every: 300, average_checkpoints: 1}}

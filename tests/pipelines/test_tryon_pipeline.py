@@ -23,10 +23,10 @@ from support import tiny_people
 from support.commands import command
 
 CONFIG = tiny_people.DATA + """\
-input: {{rows: 2, size: [128, 128]}}
+input: {{rows: 2, size: [64, 64]}}
 model:
   module: keras_models.viton.try_on
-  low: [64, 64]
+  low: [32, 32]
   trainable_networks: []
   segmentation: {{width: 0.125}}
   geometric_matching: {{width: 0.125}}
@@ -80,7 +80,7 @@ def test_evaluation_keeps_pictures_of_its_first_pairs(finished):
     assert {path.name for path in folder.iterdir()} == {
         f'{n}_{what}.png' for n in range(3)
         for what in ('person', 'garment', 'warped', 'parse', 'made', 'reconstruction')}
-    assert all(Image.open(path).size == (128, 128) for path in folder.iterdir())
+    assert all(Image.open(path).size == (64, 64) for path in folder.iterdir())
 
 
 @pytest.mark.slow  # test_pipeline.py compares with a blessed model, test_judge.py holds the metrics
@@ -146,7 +146,7 @@ def test_predict_writes_a_picture_a_pair_a_table_and_a_sheet(finished, people, t
     assert '2 persons' in rows[1]['error'] and f'{os.path.splitext(second)[0]}_keypoints.json' in rows[1]['error']
     assert 'nowhere.jpg: there is no such file' in rows[3]['error'] and 'line 5' in rows[4]['error']
     for row in (rows[0], rows[2]):
-        assert Image.open(tmp_path / 'out' / row['picture']).size == (128, 128)
+        assert Image.open(tmp_path / 'out' / row['picture']).size == (64, 64)
     assert Image.open(tmp_path / 'out' / 'sheet_01.png').size[0] > 600
     nothing = command(*asked, 'test', cwd=tmp_path)
     assert nothing.returncode == 2 and 'give pairs files' in nothing.stderr and nothing.stderr.count('\n') == 1

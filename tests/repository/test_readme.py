@@ -157,9 +157,12 @@ def test_every_command_is_accounted_for():
 
 
 def test_strategy_mirrored_as_typed(tmp_path):
-    """From an empty folder, without a configuration: prepares the demo on the way and trains on two logical CPUs."""
+    """From an empty folder, without a configuration: prepares the demo on the way and trains on two logical CPUs.
+
+    In one bucket, as each is traced for both.
+    """
     done = command('pipelines.train', '--strategy', 'mirrored', '--set', 'train.steps=4', '--set', 'train.log_every=2',
-                   cwd=tmp_path)
+                   '--set', 'input.buckets=[28]', cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert 'prepare: started' in done.stdout and 'step 4/4' in done.stdout
     [run] = (tmp_path / 'runs' / 'demo_translation' / 'train').glob('*/model_run/run.json')

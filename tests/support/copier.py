@@ -1,4 +1,6 @@
 """A small Transformer that learns in seconds to copy words, though not always, so that a beam has much to choose."""
+import pathlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -38,4 +40,15 @@ def trained(c, steps=120):
         target = [[min(i + int(draw.random() < 0.3), len(PIECES) - 1) for i in row[:-1]
                    for _ in range(1 + int(draw.random() < 0.2))] + [EOS] for row in source]
         step(batch(source, 10), batch(target, 19))
+    return nets
+
+
+def save(nets, folder: pathlib.Path) -> None:
+    np.savez(folder / 'weights.npz', *nets['transformer'].get_weights())
+
+
+def load(c, folder: pathlib.Path):
+    """The nets that were saved, of the same configuration."""
+    nets, saved = transformer.build(c), np.load(folder / 'weights.npz')
+    nets['transformer'].set_weights([saved[name] for name in saved.files])
     return nets

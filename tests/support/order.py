@@ -5,8 +5,8 @@ LONGEST_FIRST = (
     'test_pipeline', 'test_viton_training', 'test_tryon_pipeline', 'test_reproduce', 'test_trainer',
     'test_start', 'test_classification', 'test_imagenet', 'test_viton_try_on', 'test_educate', 'test_parsing',
     'test_image_pipeline', 'test_localisation', 'test_tryon', 'test_beam_promises', 'test_ctranslate2',
-    'test_readme', 'test_decoding', 'test_multi_worker', 'test_rematerialisation', 'test_viton_alias',
-    'test_judge', 'test_treebank', 'test_image_input', 'test_lessons', 'test_adding_a_paper',
+    'test_text_formats', 'test_decoding', 'test_multi_worker', 'test_rematerialisation', 'test_viton_alias',
+    'test_judge', 'test_treebank', 'test_image_input', 'test_lessons', 'test_transformer_files',
     'test_transformer', 'test_resume', 'test_viton_adversary', 'test_dataflow', 'test_lineage', 'test_alexnet')
 
 

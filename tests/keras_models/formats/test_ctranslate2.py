@@ -3,6 +3,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -24,8 +25,8 @@ from pipelines.formats import ctranslate2, export, runner, table
 from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
-from support.copier import BASE, PIECES, batch, sentences, trained
-from support.text_data import WORDS
+from support.copier import BASE, PIECES, batch, sentences
+from support.text_data import LEARNED, WORDS
 
 VARIANTS = {
     'post, sinusoids': {'N': 2},
@@ -46,10 +47,10 @@ def one_thread():
 @pytest.fixture(scope='module', params=[
     pytest.param(overrides, id=name, marks=() if overrides is VARIANTS['post, sinusoids'] else pytest.mark.slow)
     for name, overrides in VARIANTS.items()])
-def model(request, tmp_path_factory):
+def model(request, trained_copier, tmp_path_factory):
     """Trained nets, their configuration, and the folder the engine loads."""
     c = Config(**{**BASE, **request.param})
-    nets = trained(c)
+    nets = trained_copier(c)
     folder = str(tmp_path_factory.mktemp('model'))
     engine.save(engine.specification(nets, c, PIECES, subwords.UNK, 64), folder)
     return nets, c, folder
@@ -118,21 +119,14 @@ def test_word_pieces_without_tensorflow_are_those_with_it(byte_fallback):
         assert theirs.decode(ids[:-1]) == ours.detokenize(tf.constant([ids])).numpy()[0].decode()
 
 
-STEPS = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100', 'train.validate_every=300',
-         'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024']
-
-
 @pytest.fixture(scope='module')
-def finished(config_file, tmp_path_factory):
+def finished(config_file, translator_root, tmp_path_factory):
     """A trained pipeline after the command a user types, and what that printed."""
-    root = str(tmp_path_factory.mktemp('root'))
-    pipeline = Pipeline(config.load(config_file, STEPS), root, [])
-    for name in ('prepare', 'train'):
-        pipeline.run(stage.get(name))
+    root = shutil.copytree(translator_root, str(tmp_path_factory.mktemp('engine') / 'root'))
     done = command('pipelines.export', '--to', 'ctranslate2', '--config', config_file, '--pipeline_root', root,
-                   *(part for step in STEPS for part in ('--set', step)))
+                   *(part for step in LEARNED for part in ('--set', step)))
     assert done.returncode == 0, done.stderr
-    return pipeline, done.stdout
+    return Pipeline(config.load(config_file, LEARNED), root, []), done.stdout
 
 
 def test_lines_in_lines_out_without_tensorflow(finished):

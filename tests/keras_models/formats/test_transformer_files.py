@@ -11,7 +11,7 @@ from keras_models.text import portable, translator
 from keras_models.text.translator import Inference
 from keras_models.transformer import BOS, PAD, Config
 from pipelines.serving.kit import networks, search
-from support.copier import BASE, batch, sentences, trained
+from support.copier import BASE, batch, sentences
 
 CONVERTERS = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}
 VARIANTS = {'post, sinusoids': {'N': 2}, 'pre, learned positions that end, d_k > d_v': {
@@ -21,10 +21,10 @@ VARIANTS = {'post, sinusoids': {'N': 2}, 'pre, learned positions that end, d_k >
 @pytest.fixture(scope='module', params=[
     pytest.param(changes, id=name, marks=() if 'post' in name else pytest.mark.slow)  # another net to train, 12 s
     for name, changes in VARIANTS.items()])
-def model(request, tmp_path_factory):
+def model(request, trained_copier, tmp_path_factory):
     """Trained nets, their configuration, and a folder of files by format."""
     c = Config(**{**BASE, **request.param})
-    nets = trained(c)
+    nets = trained_copier(c)
     folder = tmp_path_factory.mktemp('files')
     for name, convert in CONVERTERS.items():
         (folder / name).mkdir()

@@ -1,5 +1,6 @@
 """Attention plots show the weights the net computes with."""
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from data_prep import UserError
 from keras_models import transformer
 from keras_models.text import attention_maps
 from pipelines import attention as command
-from pipelines.core import config, pipeline, stage
+from pipelines.core import config, pipeline
 from pipelines.reporting import attention
+from support.text_data import LEARNED
 
 CONFIG = transformer.Config(vocab_size=50, N=2, d_model=16, d_ff=32, h=4)
 INPUTS, TARGETS = np.array([[5, 6, 7, 2]], np.int32), np.array([[8, 9, 2]], np.int32)
@@ -44,11 +46,9 @@ def test_a_weight_that_is_all_of_a_row_is_the_value_that_comes_out():
     np.testing.assert_allclose(stacks.layers[f'{name}/W_O'](heads), given, atol=1e-6)
 
 
-def test_the_page_has_every_layer_and_the_pictures_are_beside_it(config_file, tmp_path):
-    resolved = config.load(config_file, ['train.steps=5'])
-    made = pipeline.Pipeline(resolved, str(tmp_path / 'runs'), [])
-    for name in ('prepare', 'train'):
-        made.run(stage.get(name, resolved))
+def test_the_page_has_every_layer_and_the_pictures_are_beside_it(config_file, translator_root, tmp_path):
+    resolved = config.load(config_file, LEARNED)
+    made = pipeline.Pipeline(resolved, shutil.copytree(translator_root, str(tmp_path / 'runs')), [])
     looked = attention.look(made, 'a1 b2 c3', target='A1 B2')
     weights, source = looked.weights, looked.source
     assert source[-1] == looked.target[-1] == '</s>'
@@ -64,9 +64,9 @@ def test_the_page_has_every_layer_and_the_pictures_are_beside_it(config_file, tm
     assert all(f'{name.replace("/", "_")}_{kind}.png' in pictures for name in weights for kind in ('lines', 'heads'))
     assert 'http:' not in text and 'https:' not in text and 'viewport' in text
     own = attention.look(made, 'a1 b2 c3')
-    assert own.target and isinstance(own.translation, str)  # whatever it is after five steps
-    command.main(['--config', config_file, '--set', 'train.steps=5', '--pipeline_root', str(tmp_path / 'runs'),
-                    '--out', str(tmp_path / 'again'), '--target', 'A1 B2', 'a1 b2 c3'])
+    assert own.target and isinstance(own.translation, str)
+    command.main(['--config', config_file, *(part for step in LEARNED for part in ('--set', step)), '--pipeline_root',
+                  str(tmp_path / 'runs'), '--out', str(tmp_path / 'again'), '--target', 'A1 B2', 'a1 b2 c3'])
     assert (tmp_path / 'again' / 'attention.html').read_text() == text
     with pytest.raises(UserError, match='holds no subword of the model'):
         attention.look(made, ' ')

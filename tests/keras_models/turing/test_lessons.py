@@ -70,7 +70,9 @@ def test_a_checkpoint_holds_everything(tmp_path):
     assert [lesson(number).tolist() for number in range(20, 25)] == outcomes and same(state(machines), after)
 
 
-@pytest.mark.parametrize('part', ['think', 'lesson'])
+@pytest.mark.parametrize('part', [
+    pytest.param('think', marks=pytest.mark.slow),  # a part of a lesson; test_compiled_steps.py compiles it alone, too
+    'lesson'])
 def test_xla_changes_no_life_and_another_tape_does(part):
     machines, lesson = pupils()
     compiled, lesson_by_xla = school(6, lessons.Term('random', 1), jit=part, game='noughts', combined=1)

@@ -158,6 +158,7 @@ def test_xla_computes_the_same():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(one).max())
 
 
+@pytest.mark.slow  # test_viton_training.py has two replicas, and XLA by itself is above
 def test_two_replicas_under_xla_are_one_without():
     """Gradients are the sum of those of the halves, and all keep the same of spectral normalisation."""
     def run(strategy, jit, real, fake):

@@ -35,11 +35,12 @@ def made(people, *overrides):
 
 @pytest.fixture(scope='module')
 def whole(people):
-    """A trainer of all three networks after one eager step, what `first_step` found, and what was kept before."""
-    return stepped(people)
+    """A trainer of all three networks."""
+    return made(people)
 
 
 def stepped(people, *overrides):
+    """A trainer after one eager step, what `first_step` found, and what was kept before."""
     it = made(people, *overrides)
     before = kept(it)
     with eagerly():
@@ -136,8 +137,8 @@ def test_gradients_are_finite_where_nothing_is_moved_and_where_points_meet():
 # ---- the losses together, and in the trainer
 
 def test_losses_are_sums_of_their_parts_by_the_papers_weights(whole, eager):
-    it, *_ = whole
-    losses, parts = (values(found) for found in try_on.loss_fn(it.nets, batch_of(it), SEED, False, it.config.model))
+    losses, parts = (values(found) for found in try_on.loss_fn(whole.nets, batch_of(whole), SEED, False,
+                                                               whole.config.model))
     assert {*losses} == LEARNING
     assert losses['segmentation'] == pytest.approx(parts['L_cGAN/segmentation'] + 10 * parts['L_CE'], rel=1e-5)
     assert losses['geometric_matching'] == pytest.approx(parts['L_warp'] + 0.04 * parts['L_const'], rel=1e-5)
@@ -145,11 +146,10 @@ def test_losses_are_sums_of_their_parts_by_the_papers_weights(whole, eager):
 
 
 def test_rows_that_fill_up_a_batch_count_nothing(whole, eager):
-    it, *_ = whole
-    batch = batch_of(it)
-    two = try_on.loss_fn(it.nets, {name: x[:2] for name, x in batch.items()}, SEED, False, it.config.model)
+    batch, model = batch_of(whole), whole.config.model
+    two = try_on.loss_fn(whole.nets, {name: x[:2] for name, x in batch.items()}, SEED, False, model)
     filled = {name: tf.concat([x[:2], tf.zeros_like(x[2:])], 0) for name, x in batch.items()}
-    for one, other in zip(two, try_on.loss_fn(it.nets, filled, SEED, False, it.config.model)):
+    for one, other in zip(two, try_on.loss_fn(whole.nets, filled, SEED, False, model)):
         assert values(one) == pytest.approx(values(other), rel=1e-4)
 
 
@@ -211,7 +211,8 @@ def test_a_batch_in_two_parts_is_the_same_step(people, alias, eager):
 @pytest.mark.slow  # 23 s; test_tryon_resumed.py cuts a run, too
 def test_a_run_in_two_parts_ends_as_one_in_one_to_the_bit(people, whole, eager, tmp_path):
     """Generators, discriminators, what spectral and batch normalisation keep, and five optimizers."""
-    it, *_ = whole
+    it = whole
+    it._train(batch_of(it))
     path = tf.train.CheckpointManager(it.checkpoint, str(tmp_path / 'half'), 1).save(it.global_step)
     again = made(people)
     with again.strategy.scope():

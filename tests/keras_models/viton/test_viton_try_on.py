@@ -152,6 +152,7 @@ def feature(value):
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 examples = [tf.train.Example(features=tf.train.Features(feature={
     name: feature(rows[name][i].numpy()) for name in names})).SerializeToString() for i in range(2)]
+tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})  # which rewrote the net once already
 again = model.signatures['tf_examples'](examples=tf.constant(examples))['image_bytes'].numpy()
 assert list(found) == list(again)
 np.savez(out, *[tf.io.decode_png(each).numpy() for each in found])

@@ -1,6 +1,7 @@
 """From a trained translator to formats that are handed over, and one whose tokenizer is another's."""
 import dataclasses
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -12,19 +13,17 @@ from pipelines.core.pipeline import Pipeline
 from pipelines.formats import runner
 from pipelines.serving import saved_model
 from support import quick_stages
-from support.text_data import WORDS
+from support.text_data import LEARNED, WORDS
 
-STEPS = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100', 'train.validate_every=300',
-         'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024',
-         'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
+STEPS = [*LEARNED, 'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
 
 
 @pytest.fixture(scope='module')
-def finished(config_file, tmp_path_factory):
+def finished(config_file, translator_root, tmp_path_factory):
     """A pipeline whose model was evaluated, and its flags."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('OMP_NUM_THREADS', '1')  # CTranslate2's threads wait for each other by spinning
-        root = str(tmp_path_factory.mktemp('root'))
+        root = shutil.copytree(translator_root, str(tmp_path_factory.mktemp('formats') / 'root'))
         pipeline = Pipeline(config.load(config_file, STEPS), root, [])
         for name in stage.STAGES[:-1]:
             pipeline.run(quick_stages.get(name))
@@ -32,7 +31,9 @@ def finished(config_file, tmp_path_factory):
             part for step in STEPS for part in ('--set', step))]
 
 
-@pytest.mark.parametrize('name', ['tflite', 'tflite_float16', 'onnx', 'ctranslate2'])
+@pytest.mark.parametrize('name', [
+    'tflite', 'tflite_float16', 'ctranslate2',
+    pytest.param('onnx', marks=pytest.mark.slow)])  # by test_transformer_files.py, too, and the stage is that of all
 def test_a_format_translates_as_the_saved_model(finished, name):
     pipeline, _ = finished
     folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
@@ -44,7 +45,8 @@ def test_a_format_translates_as_the_saved_model(finished, name):
     assert [each['score'] for each in found] == pytest.approx([each['score'] for each in expected], abs=2e-2)
 
 
-@pytest.mark.parametrize('name', ['tflite', 'ctranslate2'])
+@pytest.mark.parametrize('name', [
+    'ctranslate2', pytest.param('tflite', marks=pytest.mark.slow)])  # which test_formats.py pushes
 def test_it_passes_the_gate_and_is_pushed(finished, name, monkeypatch, capsysbinary):
     pipeline, flags = finished
     blessing = pipeline.run(stage.get(f'evaluate-{name}'))[f'{name}_blessing']

@@ -39,6 +39,7 @@ def run(name: str, folder: pathlib.Path, machines: int, count: int) -> dict:
     return json.loads((folder / f'{name}.json').read_text())
 
 
+@pytest.mark.slow  # of a tool; test_learning_machine.py fakes figures of a tape
 def test_machines_whose_own_tape_has_the_faked_figures_live_as_the_faked_ones_do(tmp_path, monkeypatch, capsys):
     for name, value in {'SCHOOLS': 1, 'FIGURES': 3, 'ONE_IN': 8, 'FAKED': dataclasses.replace(
             education.FAKED, memory=64, cards=256, options={'heaps': 1, 'highest': 12, 'most': 2})}.items():
@@ -56,6 +57,7 @@ def test_machines_whose_own_tape_has_the_faked_figures_live_as_the_faked_ones_do
     assert all(row['verdict'] in printed for row in found['rows'])
 
 
+@pytest.mark.slow  # of a tool; test_lessons.py has machines learn, and keys pressed for others teach nothing
 def test_schooling_teaches_and_keys_that_tell_nothing_do_not(tmp_path, monkeypatch):
     monkeypatch.setattr(education, 'POINTS', 1)
     monkeypatch.setattr(education, 'SUBJECTS', {'Nim': education.SUBJECTS['Nim']})

@@ -62,6 +62,7 @@ def test_training_ends_once_nothing_gets_better(config_file, examples, tmp_path)
     assert (again.resumed_at, again.steps, again.best) == (9, 9, found.best)
 
 
+@pytest.mark.slow  # test_ema.py kills one with more state as often
 def test_killed_at_every_checkpoint_it_ends_as_undisturbed(config_file, examples, tmp_path):
     """Also between the best checkpoint and the next one, which is where the state of the search is kept."""
     straight, killed = tmp_path / 'straight', tmp_path / 'killed'

@@ -82,7 +82,7 @@ PARTS = 'train.gradient_accumulation_steps='
 
 @pytest.mark.parametrize('overrides', [
     pytest.param([PARTS + '4'], id='in 4 parts'),
-    pytest.param([PARTS + '2', MIRRORED], id='in 2 parts, mirrored'),
+    pytest.param([PARTS + '2', MIRRORED], id='in 2 parts, mirrored', marks=pytest.mark.slow),
     pytest.param([PARTS + '4', COMPILED], id='in 4 parts, compiled', marks=pytest.mark.slow)])
 def test_accumulated_gradients_equal_one_batch(config_file, examples, plain, overrides):
     """A batch in 4 parts, or in 2 on each of 2 replicas, is the same update: losses and weights."""
@@ -98,9 +98,9 @@ def test_a_batch_that_cannot_be_divided_is_refused(config_file, examples, small)
         losses(config_file, examples, 1, PARTS + '3', MIRRORED)
 
 
-@pytest.mark.parametrize('overrides', [pytest.param([], id='one replica'),
-                                       pytest.param([COMPILED], id='compiled', marks=pytest.mark.slow),
-                                       pytest.param([MIRRORED], id='mirrored', marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_rematerialisation.py has its gradients, test_hybrid.py its losses, test_resume.py its runs
+@pytest.mark.parametrize('overrides', [pytest.param([], id='one replica'), pytest.param([COMPILED], id='compiled'),
+                                       pytest.param([MIRRORED], id='mirrored')])
 def test_a_pass_computed_twice_changes_nothing(config_file, examples, overrides):
     """Rematerialised, with dropout: losses and weights."""
     one, _, kept = losses(config_file, examples, STEPS, *overrides)

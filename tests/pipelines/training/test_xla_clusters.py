@@ -89,8 +89,8 @@ def learner(tmp_path_factory):
 STARTED = {'segmentation', 'geometric matching', 'ALIAS'}
 
 
-@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow if name in (
-    'geometric matching', 'ALIAS') else ()) for name in LEARNERS])
+@pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.slow if name in STARTED else ())
+                                  for name in LEARNERS])
 def test_a_training_step_is_one_cluster_and_updates(name, learner):
     batch, it = learners.batch(name), learner(name)
     assert clusters(it._train.get_concrete_function(batch), re.compile(UPDATES).fullmatch) == 1
