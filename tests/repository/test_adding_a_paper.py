@@ -43,7 +43,6 @@ def write(tmp_path, monkeypatch):
         importlib.sys.modules.pop(f'keras_models.{name}', None)
 
 
-@pytest.mark.slow  # 11 s; test_image_pipeline.py is whole, and the page's module is loaded below
 def test_the_page_leads_to_a_pushed_model(write, tmp_path):
     """A whole run, since the page promises one."""
     path = write()
