@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 _HERE = ('[local]', '[auto]', '[collection]', '')  # masters for which Beam starts Flink on this machine
+_LOOPBACK = ('localhost', '127.0.0.1', '::1')
 
 
 def problems(options: PipelineOptions, runner: str) -> list[str]:
@@ -30,7 +31,8 @@ def _flink(options: PipelineOptions) -> list[str]:
     found = _job_server('flink', flink.flink_job_server_jar)
     if flink.flink_master in _HERE:
         return found
-    return found + _answers('--flink_master', flink.flink_master, "Flink's REST service") + _workers(options)
+    master = flink.flink_master
+    return found + _answers('--flink_master', master, "Flink's REST service") + _workers(options, master)
 
 
 def _spark(options: PipelineOptions) -> list[str]:
@@ -38,7 +40,8 @@ def _spark(options: PipelineOptions) -> list[str]:
     found = _job_server('spark', spark.spark_job_server_jar)
     if spark.spark_master_url.startswith('local'):
         return found
-    return found + _answers('--spark_master_url', spark.spark_master_url, 'Spark master') + _workers(options)
+    master = spark.spark_master_url
+    return found + _answers('--spark_master_url', master, 'Spark master') + _workers(options, master)
 
 
 def _prism(options: PipelineOptions) -> list[str]:
@@ -46,7 +49,7 @@ def _prism(options: PipelineOptions) -> list[str]:
     if path and '://' not in path and not os.access(path, os.X_OK):
         return [f'--prism_location: {path} is not a program; build it with `make prism`']
     given = options.view_as(PortableOptions).environment_type  # by default, this process works
-    return _workers(options) if given else []
+    return _workers(options, 'localhost') if given else []
 
 
 def _job_service(options: PipelineOptions) -> list[str]:
@@ -55,7 +58,7 @@ def _job_service(options: PipelineOptions) -> list[str]:
         return []
     if not endpoint:
         return ['--runner PortableRunner needs --job_endpoint HOST:PORT, the address of a Beam job service']
-    return _answers('--job_endpoint', endpoint, 'job service') + _workers(options)
+    return _answers('--job_endpoint', endpoint, 'job service') + _workers(options, endpoint)
 
 
 def _job_server(engine: str, jar: str | None) -> list[str]:
@@ -68,11 +71,19 @@ def _job_server(engine: str, jar: str | None) -> list[str]:
     return []
 
 
-def _workers(options: PipelineOptions) -> list[str]:
-    """Check that workers will have this package."""
+def _workers(options: PipelineOptions, cluster: str) -> list[str]:
+    """Check that workers will have this package.
+
+    Args:
+      options: Beam's.
+      cluster: where the job is sent. The address of a pool is read there: `localhost` is each machine of the cluster.
+    """
     portable = options.view_as(PortableOptions)
     kind, config = portable.environment_type, portable.environment_config
     if kind == 'EXTERNAL':
+        host, port = _split(config)
+        if host in _LOOPBACK and port and _split(cluster)[0] not in _LOOPBACK:
+            return []
         return _answers('--environment_config', config, 'pool of workers', ' Start `python -m '
                         'apache_beam.runners.worker.worker_pool_main --service_port PORT` on each machine')
     if kind in (None, 'DOCKER') and not config:
@@ -83,16 +94,21 @@ def _workers(options: PipelineOptions) -> list[str]:
 
 def _answers(flag: str, address: str | None, service: str, remedy: str = '') -> list[str]:
     """Check that something listens at HOST:PORT, with or without a scheme."""
-    try:
-        address = address or ''
-        parts = urllib.parse.urlsplit(address if '://' in address else f'//{address}')
-        host, port = parts.hostname, parts.port
-    except ValueError:  # a port that is not a number up to 65535
-        host = port = None
+    host, port = _split(address)
     if not host or not port:
-        return [f'{flag} {address}'.rstrip() + f' must be HOST:PORT, the address of a {service}']
+        return [f'{flag} {address or ""}'.rstrip() + f' must be HOST:PORT, the address of a {service}']
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError as error:
         return [f'{flag} {address}: no {service} answers there ({error})' + (f'.{remedy}' if remedy else '')]
     return []
+
+
+def _split(address: str | None) -> tuple[str | None, int | None]:
+    """Return host and port of an address with or without a scheme; None where it has none."""
+    address = address or ''
+    try:
+        parts = urllib.parse.urlsplit(address if '://' in address else f'//{address}')
+        return parts.hostname, parts.port
+    except ValueError:  # a port that is not a number up to 65535
+        return None, None

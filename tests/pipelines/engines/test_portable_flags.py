@@ -66,6 +66,17 @@ def test_workers_of_a_cluster_must_have_this_package(java, listening, deaf, runn
         assert beam_flags.check(given, None, ()) == given
 
 
+def test_a_pool_at_localhost_is_each_machine_s_own(java, listening, deaf, monkeypatch):
+    """Only a cluster on this machine has its pool here. Names are resolved to this machine, which has no other."""
+    pool = 'localhost:' + deaf.rpartition(':')[2]
+    elsewhere = listening.replace('127.0.0.1', 'flink.example')
+    monkeypatch.setattr(socket, 'create_connection', lambda address, timeout, connect=socket.create_connection:
+                        connect(('127.0.0.1', address[1]), timeout))
+    assert 'worker_pool_main' in refusal(*FLINK, '--flink_master', listening, *POOL, pool)
+    given = [*FLINK, '--flink_master', elsewhere, *POOL, pool]
+    assert beam_flags.check(given, None, ()) == given
+
+
 @pytest.mark.parametrize('given', [FLINK, PRISM, (*SPARK, '--spark_master_url', 'local[2]'),
                                    (*PORTABLE, '--job_endpoint', 'embed')], ids=['flink', 'prism', 'spark', 'embed'])
 def test_what_beam_starts_on_this_machine_needs_no_workers_named(java, given):
