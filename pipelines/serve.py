@@ -3,18 +3,21 @@
     python -m pipelines.serve
     python -m pipelines.serve demo_translation
     python -m pipelines.serve runs/demo_images/serving/demo_images --rest_port 9001
+    python -m pipelines.serve demo_images --format tflite_int8
 
 Without names, every model that pipelines below `runs/` have pushed is served, including later pushes. A push or a
 rollback takes effect within seconds, and no request fails because of it. Ctrl-C or SIGTERM stops the server after all
 pending requests are answered.
 """
 import argparse
+import functools
 import os
 import sys
 
 from data_prep import UserError
 from data_prep.photos import BLAZEPOSE
 from pipelines.core import cli
+from pipelines.formats.table import FORMATS
 
 
 def main(argv=None) -> None:
@@ -25,7 +28,7 @@ def main(argv=None) -> None:
         cli.prepare_libraries()
         import asyncio
 
-        from pipelines.serving import models, server
+        from pipelines.serving import loaded, models, server
         from pipelines.serving.batching import Limits
         from pipelines.serving.rest import Bounds
         if args.models:
@@ -39,10 +42,16 @@ def main(argv=None) -> None:
         if not find():
             raise UserError(f'Nothing has been pushed below {args.runs}/. Run `python -m pipelines.run`, which trains '
                             'the demo and pushes it, or name the folder of a pushed model.')
+        open_version = loaded.load
+        if args.format:
+            from pipelines.formats import runner, served
+            for destination in find().values():
+                runner.find(args.format, destination)  # refuses a model without it
+            open_version = functools.partial(served.load, args.format)
         settings = server.Settings(
             host=args.host, rest_port=args.rest_port, grpc_port=args.grpc_port, names=tuple(args.allow_host),
             keep=args.keep, labels=_labels(args.label), drain=args.drain_seconds, samples=args.samples,
-            studio=_studio(args), poll=args.poll_seconds, limits=Limits(
+            studio=_studio(args), poll=args.poll_seconds, open_version=open_version, limits=Limits(
                 rows=args.max_batch, delay=args.batch_milliseconds / 1000, queue=args.max_queue),
             bounds=Bounds(body=args.max_body_mb << 20, wait=args.wait_seconds))
 
@@ -57,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('models', nargs='*', metavar='MODEL',
                        help='names of runs, or folders of pushed versions (default: all below --runs)')
+    flags.add_argument('--format', choices=[*FORMATS], help='answer with this format of the models, with which all of '
+                       'them must have been pushed (default: with the SavedModel)')
     flags.add_argument('--runs', metavar='DIR', default='runs', help='folder of pipelines (default: runs)')
     flags.add_argument('--host', default='127.0.0.1', help='address to listen on (default: 127.0.0.1, only this '
                        'machine); any other gives everyone access without a password: see SECURITY.md')

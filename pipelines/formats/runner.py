@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from data_prep import UserError
-from pipelines.core import artifacts
+from pipelines.core import artifacts, roles
 from pipelines.formats.table import DESCRIPTION, FORMATS, KIT
-from pipelines.serving import hashes, published
+from pipelines.serving import hashes, published, saved_model
 
 
 def load(folder: str) -> Any:
@@ -22,7 +22,7 @@ def load(folder: str) -> Any:
       What the client's `load` returns, whose `predict(inputs)` is as `saved_model.run`, with its `description`.
 
     Raises:
-      UserError: it is no such folder, or its files differ from the recorded ones.
+      UserError: it is no such folder, its files differ from the recorded ones, or its engine is not installed.
     """
     version = os.path.dirname(os.path.dirname(folder.rstrip('/')))
     if tf.io.gfile.exists(os.path.join(version, published.SAVED_MODEL)):
@@ -34,8 +34,13 @@ def load(folder: str) -> Any:
     if description.get('client') not in {names[0] for each in FORMATS.values() for names in each.clients.values()}:
         raise UserError(f'{folder}/{DESCRIPTION} names no program of this project. Export the model again.')
     client = importlib.import_module(f'{KIT}.{description["client"]}')
-    with _local(folder) as here:
-        model = client.load(here)
+    try:
+        with _local(folder) as here:
+            model = client.load(here)
+    except ModuleNotFoundError as error:
+        needed = FORMATS[description['format']].requires.get(str(error.name), error.name)
+        raise UserError(f'{folder} needs a package that is not installed. Run `python -m pip install "{needed}"` and '
+                        'start again.') from error
     model.description, model.path = description, version
     return model
 
@@ -56,11 +61,21 @@ def find(name: str, path: str) -> str:
     """Return the folder of a format in a pushed version, or in the newest of a folder of versions.
 
     Raises:
-      UserError: that version was pushed without it.
+      UserError: that version was pushed without it, or no model of its kind has it.
     """
     version = next(reversed(artifacts.version_folders(path)), path)
     folder = os.path.join(version, published.FORMATS, name)
     if not tf.io.gfile.exists(folder):
-        raise UserError(f'{version} was pushed without {name}. Run `python -m pipelines.export --to {name}`, '
-                        f'`python -m pipelines.evaluate --format {name}` and `python -m pipelines.push`.')
+        raise UserError(f'{version} was pushed without {name}. {_remedy(name, saved_model.description(version))}')
     return folder
+
+
+def _remedy(name: str, description: dict) -> str:
+    """Return what to do about a version without a format, given its SavedModel's description."""
+    if description:
+        task = roles.data(description['data_module']).task
+        if task not in FORMATS[name].clients or not saved_model.spec_of(description).networks:
+            return (f'No model of {description["model_module"]} for {description["data_module"]} has that format: '
+                    'leave out --format.')
+    return (f'Run `python -m pipelines.export --to {name}`, `python -m pipelines.evaluate --format {name}` and '
+            '`python -m pipelines.push`.')

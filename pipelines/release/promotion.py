@@ -20,7 +20,7 @@ from data_prep.core import records
 from pipelines import evaluate
 from pipelines.core import config as configs
 from pipelines.evaluation import gate
-from pipelines.serving import kit, labels, models, published, pusher, recorded, saved_model
+from pipelines.serving import kit, labels, loaded, models, published, pusher, recorded, saved_model
 
 if typing.TYPE_CHECKING:
     from pipelines.core.config import Config
@@ -165,7 +165,7 @@ def replay(requests: list[recorded.Request], versions: Mapping[str, typing.Any],
         order.reverse()  # whoever comes second may find warmer caches
         for name in order:
             start = clock()
-            models.run_signature(versions[name].signatures[signature], inputs)
+            loaded.run_signature(versions[name].signatures[signature], inputs)
             seconds[name].append(clock() - start)
     return Replay(statistics.median(seconds['canary']), statistics.median(seconds['served']), len(answered),
                   sum(_alike(answers) for *_, answers in answered))
@@ -176,7 +176,7 @@ def _both(number: int, signature: str, inputs: Mapping[str, np.ndarray], version
     answers = {}
     for name in ('served', 'canary'):
         try:
-            answers[name] = models.run_signature(versions[name].signatures[signature], inputs)
+            answers[name] = loaded.run_signature(versions[name].signatures[signature], inputs)
         except (KeyError, ValueError, TypeError, tf.errors.OpError) as error:
             if name == 'served':
                 return {}

@@ -3,7 +3,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import gc
 import glob
 import json
@@ -17,17 +16,17 @@ import tensorflow as tf
 
 from data_prep import UserError
 from pipelines.core import artifacts
-from pipelines.serving import labels, published, recorded, saved_model, signatures
+from pipelines.serving import labels, loaded, published, recorded, signatures
 from pipelines.serving.batching import Batcher, Limits
 from pipelines.serving.failure import Failure, invalid, of_model
 from pipelines.serving.kit import model_name
 from pipelines.serving.layout import WARMUP
+from pipelines.serving.loaded import NOTHING, Loaded
 from pipelines.serving.monitoring import Monitor
 from pipelines.serving.signatures import Signature
 
 START, LOADING, AVAILABLE, UNLOADING, END = 'START', 'LOADING', 'AVAILABLE', 'UNLOADING', 'END'
 RETRY = 60  # seconds before loading a failed version is tried again
-COMPILED_SIZES = (1, 8, 64)  # batch sizes for models compiled by XLA, which would compile anew for any other
 
 
 @dataclasses.dataclass(eq=False)
@@ -43,12 +42,15 @@ class Version:
     path: str
     state: str = START
     error: str = ''
-    model: Any = None
-    definitions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    loaded: Loaded = NOTHING
     signatures: dict[str, Signature] = dataclasses.field(default_factory=dict)
     batchers: dict[str, Batcher] = dataclasses.field(default_factory=dict)
     users: int = 0
     retry_at: float = 0.0
+
+    @property
+    def model(self) -> Any:
+        return self.loaded.model
 
     @property
     def description(self) -> dict:
@@ -104,15 +106,18 @@ class Models:
       keep: newest versions of each model that stay loaded.
       labels: by model, versions by label; they come before those of the models' configuration files.
       limits: of every batcher, except workers and sizes, which depend on the model.
+      open_version: loads the folder of a version.
     """
 
     def __init__(self, find: Callable[[], dict[str, str]], limits: Limits, monitor: Monitor, workers: int,
-                 keep: int = 1, labels: dict[str, dict[str, int]] | None = None):
+                 keep: int = 1, labels: dict[str, dict[str, int]] | None = None,
+                 open_version: Callable[[str], Loaded] = loaded.load):
         self.models: dict[str, Model] = {}
         self.monitor = monitor
         self.pool = concurrent.futures.ThreadPoolExecutor(workers, 'compute')
         self._loader = concurrent.futures.ThreadPoolExecutor(1, 'load')
         self._find, self._limits, self._keep, self._labels = find, limits, keep, labels or {}
+        self._open = open_version
         self._unloading: set[asyncio.Task] = set()
         self._calls = 0
 
@@ -142,7 +147,7 @@ class Models:
         if count:
             return await batcher.submit(inputs, count, timeout)
         try:
-            return await self.call(timeout, run_signature, version.model.signatures[signature], inputs)
+            return await self.call(timeout, version.loaded.functions[signature], inputs)
         except Exception as error:
             raise of_model(error) from error
 
@@ -210,32 +215,26 @@ class Models:
         try:
             await asyncio.get_running_loop().run_in_executor(self._loader, self._read, version)
         except Exception as error:  # another version keeps answering, whatever the error
-            version.state, version.error, version.model = END, str(error), None
+            version.state, version.error, version.loaded = END, str(error), NOTHING
             version.retry_at = time.monotonic() + RETRY
             print(f'serve: {model.name} version {version.number} is not served: {error}', flush=True)
             return
         version.state = AVAILABLE
-        print(f'serve: {model.name} version {version.number} is served, loaded in '
+        which = f' as {version.loaded.format}' if version.loaded.format else ''
+        print(f'serve: {model.name} version {version.number} is served{which}, loaded in '
               f'{time.monotonic() - start:.1f} s.', flush=True)
 
     def _read(self, version: Version) -> None:
         """Check, load and warm up a version, on the loader's thread."""
-        version.model = saved_model.load_version(version.path)
-        version.definitions = signatures.definitions(version.path)
-        known = signatures.read(version.definitions)
-        version.signatures = {name: known[name] for name in known if name in version.model.signatures}
-        jit, workers = False, 1
-        if version.description:
-            jit = version.description['config']['export']['jit']
-            workers = saved_model.spec_of(version.description).max_concurrent_batches
-        limits = dataclasses.replace(self._limits, workers=workers, sizes=COMPILED_SIZES if jit else ())
+        version.loaded = self._open(version.path)
+        known, functions = signatures.read(version.loaded.definitions), version.loaded.functions
+        version.signatures = {name: known[name] for name in known if name in functions}
+        limits = dataclasses.replace(self._limits, workers=version.loaded.workers, sizes=version.loaded.sizes)
         for name in version.signatures:
-            run = functools.partial(run_signature, version.model.signatures[name])
-            version.batchers[name] = Batcher(run, self.pool, limits, self.monitor, version.name)
+            version.batchers[name] = Batcher(functions[name], self.pool, limits, self.monitor, version.name)
         for name, inputs in warmup_requests(version.path):
             for size in limits.sizes or (1,):
-                run_signature(version.model.signatures[name],
-                              {key: np.repeat(value, size, 0) for key, value in inputs.items()})
+                functions[name]({key: np.repeat(value, size, 0) for key, value in inputs.items()})
 
     def _unload(self, model: Model) -> None:
         """Unload versions replaced by newer ones."""
@@ -257,8 +256,8 @@ class Models:
             await asyncio.sleep(0.05)
         for batcher in version.batchers.values():
             await batcher.drain()
-        version.batchers, version.signatures, version.definitions = {}, {}, {}
-        version.model, version.state = None, END
+        version.batchers, version.signatures = {}, {}
+        version.loaded, version.state = NOTHING, END
         await asyncio.get_running_loop().run_in_executor(self._loader, gc.collect)  # functions form cycles
         print(f'serve: {model.name} version {version.number} is no longer served.', flush=True)
 
@@ -272,14 +271,6 @@ class Models:
     def close(self) -> None:
         self._loader.shutdown(wait=False, cancel_futures=True)
         self.pool.shutdown(wait=False, cancel_futures=True)
-
-
-def run_signature(function, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Call a signature's function with arrays of its types."""
-    specs = function.structured_input_signature[1]
-    outputs = function(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
-    return {name: value.numpy() if value.shape.rank else np.array(value.numpy(), object if value.dtype == tf.string
-                                                                  else None) for name, value in outputs.items()}
 
 
 def warmup_requests(path: str) -> Iterable[recorded.Request]:

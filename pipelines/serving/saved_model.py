@@ -33,7 +33,7 @@ def load(path: str):
         path = versions[-1]
     check_hashes(path)
     try:
-        model = _opened(path, _description(path))
+        model = _opened(path, description(path))
         model.path = path
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise UserError(f'--model {path} cannot be loaded ({str(error).splitlines()[0]}). '
@@ -51,10 +51,13 @@ def load_version(path: str):
       UserError: its files differ from the pushed ones.
     """
     check_hashes(path)
-    return _opened(path, _description(path) if tf.io.gfile.exists(os.path.join(path, DESCRIPTION)) else {})
+    return _opened(path, description(path))
 
 
-def _description(path: str) -> dict:
+def description(path: str) -> dict:
+    """Return what the export recorded of a SavedModel; empty if this project did not export it."""
+    if not tf.io.gfile.exists(os.path.join(path, DESCRIPTION)):
+        return {}
     with tf.io.gfile.GFile(os.path.join(path, DESCRIPTION)) as file:
         return json.loads(file.read())
 

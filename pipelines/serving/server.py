@@ -11,9 +11,10 @@ from aiohttp import web
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from data_prep import UserError
-from pipelines.serving import access, grpc_service
+from pipelines.serving import access, grpc_service, loaded
 from pipelines.serving.batching import Limits
 from pipelines.serving.failure import Failure
+from pipelines.serving.loaded import Loaded
 from pipelines.serving.models import AVAILABLE, Models
 from pipelines.serving.monitoring import Monitor
 from pipelines.serving.rest import Bounds, Rest, failures, refusal
@@ -39,6 +40,7 @@ class Settings:
     studio: Studio | None = None
     bounds: Bounds = Bounds()
     limits: Limits = Limits()
+    open_version: Callable[[str], Loaded] = loaded.load
 
 
 class Server:
@@ -51,7 +53,7 @@ class Server:
     def __init__(self, find: Callable[[], dict[str, str]], settings: Settings):
         self.settings = settings
         self.models = Models(find, settings.limits, Monitor(), max(2, os.cpu_count() or 1), settings.keep,
-                             settings.labels)
+                             settings.labels, settings.open_version)
         self.rest = Rest(self.models, settings.bounds)
         self.draining = False
         self.addresses: dict[str, str] = {}

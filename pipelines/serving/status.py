@@ -30,10 +30,10 @@ def status(models: Models, name: str, number: int | None = None) -> get_model_st
 
 def metadata(models: Models, name: str, number: int | None = None,
              label: str | None = None) -> get_model_metadata_pb2.GetModelMetadataResponse:
-    """Return the signatures of a version's SavedModel."""
+    """Return the signatures of a version."""
     with models.use(name, number, label) as version:
         signatures = get_model_metadata_pb2.SignatureDefMap()
-        for each, definition in version.definitions.items():
+        for each, definition in version.loaded.definitions.items():
             signatures.signature_def[each].CopyFrom(definition)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.model_spec.name = name

@@ -36,6 +36,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.export --to tflite': 'test_formats.py',
     'python -m pipelines.evaluate --format tflite': 'test_formats.py',
     'python -m pipelines.predict --format tflite < lines.txt': 'test_formats.py',
+    'python -m pipelines.serve --format tflite': 'test_formats.py: test_the_server_answers_with_it_as_predict_does',
     'python classify.py photo.jpg': 'test_formats.py',
     "python translate.py 'A man rides a bicycle.'": 'test_ctranslate2.py',
     'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',

@@ -59,27 +59,32 @@ def kind(version: Version) -> str:
 def _card(model: Model, version: Version) -> dict[str, Any]:
     record = published.Version(version.path).record
     spec = saved_model.spec_of(version.description) if version.description else None
-    folder = _evaluation(model.destination, record)
-    found = json.loads(_read(os.path.join(folder, 'evaluation', 'metrics.json')) or '{}') if folder else {}
+    prefix = f'{version.loaded.format}_' if version.loaded.format else ''
+    folder = _evaluation(model.destination, record, f'{prefix}blessing')
+
+    def path(output: str, file: str) -> str:
+        return os.path.join(folder, f'{prefix}{output}', file) if folder else ''
+    found = json.loads(_read(path('evaluation', 'metrics.json')) or '{}')
     metrics = found.get('metrics', {}).get('overall', {})
     which = kind(version)
-    report = os.path.join(folder, 'report', 'report.html') if folder else ''
+    report = path('report', 'report.html')
     return {
-        'name': model.name, 'version': version.number, 'kind': which, 'title': _TITLES[which],
+        'name': model.name, 'version': version.number, 'format': version.loaded.format,
+        'kind': which, 'title': _TITLES[which],
         'paper': spec.title if spec else '', 'pushed': record.get('pushed', ''),
         'rolled_back': 'rolled_back_to' in record,
-        'verdict': 'blessed' if folder and tf.io.gfile.exists(os.path.join(folder, 'blessing', 'BLESSED')) else '',
+        'verdict': 'blessed' if folder and tf.io.gfile.exists(path('blessing', 'BLESSED')) else '',
         'metrics': [(name.replace('_', ' '), f'{value:.4g}', found.get('protocol', {}).get(name, ''))
                     for name, value in list(metrics.items())[:_SHOWN]],
         'signatures': {name: signature for name, signature in version.signatures.items()},
         'languages': _languages(version.description), 'game': _game(version.description),
         'report_file': report, 'has_report': bool(report) and tf.io.gfile.exists(report),
-        'predictions_file': os.path.join(folder, 'evaluation', 'predictions.tfrecord') if folder else ''}
+        'predictions_file': path('evaluation', 'predictions.tfrecord')}
 
 
-def _evaluation(destination: str, record: dict) -> str:
-    """Return the folder of the evaluation a version was pushed with, or '' if it is not on this machine."""
-    blessing = record.get('lineage', {}).get('artifacts', {}).get('blessing', {})
+def _evaluation(destination: str, record: dict, name: str) -> str:
+    """Return the folder of the evaluation that a version's blessing is from, or '' if it is not on this machine."""
+    blessing = record.get('lineage', {}).get('artifacts', {}).get(name, {})
     root = metadata.root_of(os.path.join(destination, '.'))
     if not root or not blessing:
         return ''

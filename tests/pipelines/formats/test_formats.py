@@ -1,16 +1,21 @@
 """From a trained image classifier to formats that are handed over, and to those that must not be."""
+import base64
 import csv
 import dataclasses
+import functools
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from data_prep import UserError
 from keras_models import ModelError
@@ -20,9 +25,11 @@ from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.evaluation import verification
 from pipelines.formats import runner
+from pipelines.formats import served as served_format
 from pipelines.formats.table import FORMATS
 from pipelines.serving import published, pusher
-from support import quick_stages
+from support import quick_stages, served
+from support.commands import command, start
 
 # Classes that differ in colour or brightness alone, so that two channels that change places, or another mean, show.
 COLOURS = {'red': (210, 60, 60), 'blue': (60, 60, 210), 'dark': (50, 50, 50), 'bright': (220, 220, 220)}
@@ -134,6 +141,94 @@ def test_predict_runs_it_as_the_saved_model(finished, tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit):
         predict.main([*finished.flags, '--format', 'onnx', 'red.png'])
     assert 'was pushed without onnx. Run `' in capsys.readouterr().err
+
+
+def over_grpc(address, model, name, values):
+    """A served model's outputs for strings, as lists."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
+    with grpc.insecure_channel(address) as channel:
+        response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=60)
+    outputs = {key: tf.make_ndarray(each) for key, each in response.outputs.items()}
+    return {key: (each.astype(str) if each.dtype == object else each).tolist() for key, each in outputs.items()}
+
+
+def test_the_server_answers_with_it_as_predict_does(finished, tmp_path, monkeypatch):
+    """Over REST, gRPC and the page."""
+    monkeypatch.chdir(tmp_path)
+    for share in range(1, 6):  # between two classes, so that the probabilities differ
+        ends = (photograph(name, share).resize((30, 20)) for name in ('red', 'dark'))
+        Image.blend(*ends, share / 6).save(f'{share}.png')
+    files = sorted(tmp_path.glob('*.png'))
+    predict.main([*finished.flags, '--format', 'tflite', *map(str, files)])
+    with open('predictions/predictions.csv', encoding='utf-8') as file:
+        expected = [[(row[f'label_{i}'], row[f'description_{i}'], row[f'probability_{i}']) for i in range(1, 5)]
+                    for row in csv.DictReader(file)]
+    images = [file.read_bytes() for file in files]
+    with start('pipelines.serve', os.path.dirname(finished.version), '--format', 'tflite', '--rest_port', '0',
+               '--grpc_port', '0') as server:
+        try:
+            assert ' is served as tflite, loaded in' in server.stdout.readline()
+            [(rest, rpc)] = re.findall(r'REST at (\S+), gRPC at (\S+);', server.stdout.readline())
+            model = f'{rest}/v1/models/colours'
+            inputs = [{'b64': base64.b64encode(image).decode()} for image in images]
+            status, answer = served.ask(f'{model}:predict', {'inputs': inputs})
+            assert status == 200
+            for found in (answer['outputs'], over_grpc(rpc, 'colours', 'image', images)):
+                columns = zip(found['labels'], found['descriptions'], found['probabilities'])
+                assert [[(label, text, f'{p:.4f}') for label, text, p in zip(*row)] for row in columns] == expected
+            page = served.ask(f'{rest}/models/colours/try/image', images[2], [('Content-Type', 'image/png')])[1]
+            assert [each['label'] for each in page['classes']] == [label for label, *_ in expected[2]]
+            assert f'version {served.version_of(finished.version)} as tflite' in served.ask_raw(rest)[1].decode()
+            assert b'Change from the SavedModel' in served.ask_raw(f'{rest}/models/colours/report')[1]
+            broken = base64.b64encode(images[0][:60]).decode()
+            assert served.ask(f'{model}:predict', {'inputs': [*inputs, {'b64': broken}]})[0] == 400
+            assert served.ask(f'{model}:predict', {'inputs': []}) == (200, {
+                'outputs': dict.fromkeys(('labels', 'descriptions', 'probabilities'), [])})
+            definitions = served.ask(f'{model}/metadata')[1]['metadata']['signature_def']['signature_def']
+            assert [*definitions] == ['serving_default']
+        finally:
+            server.send_signal(signal.SIGTERM)
+
+
+def test_served_versions_change_and_one_without_the_format_is_passed_over(finished, tmp_path):
+    model, tflite = (finished.pipeline.outputs(name)[key].uri for name, key in (
+        ('export', 'model'), ('export-tflite', 'tflite')))
+    destination = str(tmp_path / 'colours')
+
+    def publish(formats):
+        return pusher.publish(os.path.join(model, 'Format-Serving'), destination, {}, formats)
+    first = publish({'tflite': tflite})
+    with served.running({'colours': destination},
+                        open_version=functools.partial(served_format.load, 'tflite')) as server:
+        def states():
+            server.look()
+            found = served.ask(f'{server.rest}/v1/models/colours')[1]['model_version_status']
+            return {int(each['version']): (each['state'], each['status']['error_message']) for each in found}
+        without = served.version_of(publish({}))
+        found = states()
+        assert found[served.version_of(first)] == ('AVAILABLE', '') and found[without][0] == 'END'
+        assert 'was pushed without tflite. Run `python -m pipelines.export --to tflite`, `' in found[without][1]
+        again = served.version_of(pusher.rollback(destination))
+        assert states()[again] == ('AVAILABLE', '')
+        changed = publish({'tflite': tflite})
+        with open(os.path.join(changed, 'formats', 'tflite', 'classifier.tflite'), 'ab') as file:
+            file.write(b'\0')
+        found = states()
+        assert found[again][0] == 'AVAILABLE'
+        assert 'classifier.tflite has changed since the push' in found[served.version_of(changed)][1]
+
+
+def test_a_model_without_the_format_is_not_served(finished, tmp_path):
+    destination = os.path.dirname(finished.version)
+    run = command('pipelines.serve', destination, '--format', 'onnx')
+    assert run.returncode == 2 and re.fullmatch(
+        r'error: \S+/colours/\d+ was pushed without onnx\. Run `python -m pipelines\.export --to onnx`, `python -m '
+        r'pipelines\.evaluate --format onnx` and `python -m pipelines\.push`\.\n', run.stderr)
+    with pytest.raises(UserError, match=r'without ctranslate2\. No model of keras_models\.prelu_net for data_prep\.'
+                                        r'imagenet has that format: leave out --format\.'):
+        runner.find('ctranslate2', destination)
 
 
 def test_its_program_needs_no_tensorflow_and_nothing_of_this_project(finished, tmp_path):

@@ -1,18 +1,22 @@
 """From a trained translator to formats that are handed over, and one whose tokenizer is another's."""
 import dataclasses
+import functools
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
+from data_prep import UserError
 from data_prep.text import subwords
 from pipelines import predict
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.formats import runner
+from pipelines.formats import served as served_format
 from pipelines.serving import saved_model
-from support import quick_stages
+from support import quick_stages, served
 from support.text_data import LEARNED, WORDS
 
 STEPS = [*LEARNED, 'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
@@ -61,6 +65,22 @@ def test_it_passes_the_gate_and_is_pushed(finished, name, monkeypatch, capsysbin
         monkeypatch.setattr('sys.stdin', lines)
         predict.main([*flags, '--format', name])
     assert capsysbinary.readouterr().out == b'eins\nzwei\n'
+    with served.running({'words': pipeline.outputs('push')['pushed_model'].properties['destination']},
+                        open_version=functools.partial(served_format.load, name)) as server:
+        url = f'{server.rest}/v1/models/words:predict'
+        outputs = served.ask(url, {'inputs': ['one', '', 'two']})[1]['outputs']
+        assert outputs['text'] == ['eins', '', 'zwei'] and outputs['truncated'] == [False] * 3
+        assert served.ask(url, {'inputs': [{'b64': '/w=='}]})[1] == {
+            'error': 'text: not UTF-8 (byte 0xff at position 0).'}
+        page = served.ask(f'{server.rest}/models/words/try/text', {'text': 'two'})[1]
+        assert page['answer'] == 'zwei' and page['score'] == pytest.approx(outputs['score'][2], abs=1e-3)
+
+
+def test_a_missing_engine_is_named(finished, monkeypatch):
+    folder = finished[0].run(stage.get('export-ctranslate2'))['ctranslate2'].uri
+    monkeypatch.setitem(sys.modules, 'ctranslate2', None)
+    with pytest.raises(UserError, match=r'not installed. Run `python -m pip install "ctranslate2>=4.8,<5"` and start'):
+        runner.load(folder)
 
 
 def test_a_stale_tokenizer_is_refused(finished):
