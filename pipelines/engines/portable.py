@@ -28,19 +28,17 @@ def problems(options: PipelineOptions, runner: str) -> list[str]:
 
 def _flink(options: PipelineOptions) -> list[str]:
     flink = options.view_as(FlinkRunnerOptions)
-    found = _job_server('flink', flink.flink_job_server_jar)
-    if flink.flink_master in _HERE:
+    master, found = flink.flink_master, _job_server('flink', flink.flink_job_server_jar)
+    if master in _HERE:
         return found
-    master = flink.flink_master
     return found + _answers('--flink_master', master, "Flink's REST service") + _workers(options, master)
 
 
 def _spark(options: PipelineOptions) -> list[str]:
     spark = options.view_as(SparkRunnerOptions)
-    found = _job_server('spark', spark.spark_job_server_jar)
-    if spark.spark_master_url.startswith('local'):
+    master, found = spark.spark_master_url, _job_server('spark', spark.spark_job_server_jar)
+    if master.startswith('local'):
         return found
-    master = spark.spark_master_url
     return found + _answers('--spark_master_url', master, 'Spark master') + _workers(options, master)
 
 

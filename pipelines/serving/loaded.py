@@ -1,4 +1,4 @@
-"""What answers for one version of a model, whichever engine computes it."""
+"""Load what answers for one version of a model, whichever engine computes it."""
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Function = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A version that can answer.
+    """Hold a version that can answer.
 
     Attributes:
       model: the SavedModel, or what runs another format; with its `description`, which is empty if this project did not

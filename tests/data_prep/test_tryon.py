@@ -540,8 +540,7 @@ def test_in_a_mirror_everything_is_turned_and_left_is_right(prepared):
     assert 4 <= flips <= 20
 
 
-@pytest.mark.parametrize('size', [
-    (64, 48), pytest.param((H, W), marks=pytest.mark.slow)])  # at which nothing is made smaller
+@pytest.mark.parametrize('size', [(H, W), (64, 48)])
 def test_what_is_served_is_what_the_batch_shows(prepared, tmp_path, size):
     """From the record's files, from the raw ones, and in a SavedModel."""
     config = tryon.Input(size=list(size))
@@ -574,7 +573,7 @@ def test_what_is_served_is_what_the_batch_shows(prepared, tmp_path, size):
 
 @pytest.fixture(scope='module')
 def traced(prepared):
-    """What a server computes of a request."""
+    """Trace what a server computes of a request."""
     return tf.function(tryon.assets(prepared, tryon.Input(size=[64, 48])).sample, autograph=False)
 
 
@@ -605,7 +604,7 @@ def test_people_that_are_drawn_can_be_prepared(tmp_path):
 
 
 def test_the_graph_is_built_without_looking_at_files(config):
-    """As for Dataflow: of names that only workers can read, all of it pickled."""
+    """Build it as for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
     people_job.build(pipeline, config(folder='gs://none/raw'), 'gs://none/out')
     assert 'Write' in {step.unique_name for step in pipeline.to_runner_api().components.transforms.values()}

@@ -93,7 +93,7 @@ def test_rows_of_a_population_live_the_lives_of_plain_machines(game, rule):
 
 
 def remembered(machines: Machines, row: int) -> list[dict]:
-    """What a machine remembers, in chronological order; of its features the tags."""
+    """Return what a machine remembers, in chronological order; of its features the tags."""
     n, memory = machines.config.machines, machines.memory
     parts = {name: getattr(memory, name).numpy().reshape(n, memory.moments + 1, *shape)[row]
              for name, shape in (('kind', ()), ('choice', ()), ('outcome', ()), ('scene', [machines.game.size]),
@@ -269,7 +269,7 @@ def test_of_k_equal_choices_each_falls_once_in_k(many):
 
 
 def lives(machines: Machines, games: int = 8) -> list[list[tuple[int, int, int]]]:
-    """Of every machine the moves of games of Nim against a player who takes one: heap, choice and figures read until
+    """Return every machine's moves in games of Nim against a player who takes one: heap, choice and figures read until
     then. A schoolmaster they cannot please presses pain and pleasure in turn."""
     n = machines.config.machines
     rows, found = tf.range(n), [[] for _ in range(n)]

@@ -173,7 +173,7 @@ def test_densely_at_the_size_of_training_it_is_the_plain_net(classifier):
 
 
 def test_every_window_is_where_its_place_in_the_map_is(classifier):
-    """Of a net that always says 'all that I see' each box is its window; at 64 x 115 and 128 x 230 pixels."""
+    """Give each box as its window where a net always says 'all that I see'; at 64 x 115 and 128 x 230 pixels."""
     nets = net_of(Config(**SMALL, boxes='shared'))
     nets['localiser'].get_layer('fc8').kernel.assign(tf.zeros([128, 4]))
     nets['localiser'].get_layer('fc8').bias.assign([.5, .5, 1, 1])

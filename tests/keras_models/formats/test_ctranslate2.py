@@ -57,7 +57,7 @@ def model(request, trained_copier, tmp_path_factory):
 
 
 def describe(folder, inference):
-    """What `translate.py` reads beside the engine's own files."""
+    """Write what `translate.py` reads beside the engine's own files."""
     learned = subwords.learn([' '.join(WORDS), ' '.join(WORDS.values())], subwords.Config(vocab_size=40))
     asked = json.dumps({'config': {'inference': dataclasses.asdict(inference)}}).encode()
     for name, content in {'landmark.json': asked, 'subwords.model': learned}.items():

@@ -33,7 +33,7 @@ def test_weights_are_distributions_over_what_may_be_seen():
 
 
 def test_a_weight_that_is_all_of_a_row_is_the_value_that_comes_out():
-    """Of one layer's source attention: the weights times V, by W_O, is what the layer gives."""
+    """Multiply one layer's source attention by V and W_O: that is what the layer gives."""
     tf.keras.utils.set_random_seed(0)
     nets = transformer.build(CONFIG)
     stacks = transformer.Stacks({layer.name: layer for layer in nets['transformer'].layers}, CONFIG)
