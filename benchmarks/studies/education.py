@@ -127,9 +127,8 @@ def lessons_at(count: int) -> list[int]:
 
 def mean_of(values: np.ndarray) -> Interval:
     """Return the mean over machines and its 95% interval."""
-    draw = np.random.default_rng(0)
-    means = [values[draw.integers(0, len(values), len(values))].mean() for _ in range(2000)]
-    return float(values.mean()), float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+    found = scipy.stats.bootstrap((values,), np.mean, n_resamples=2000, method='percentile', random_state=0)
+    return float(values.mean()), *map(float, found.confidence_interval)
 
 
 def share_of(those: np.ndarray) -> Interval:

@@ -16,6 +16,7 @@ import json
 import os
 
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
 from data_prep.core import records
@@ -59,11 +60,11 @@ def scores(resolved: config.Config, path: str, examples: str) -> np.ndarray:
     return np.array([one(tf.constant(split.read([i]))).numpy() for i in range(len(split))])
 
 
-def interval(differences: np.ndarray, draw: np.random.Generator, rounds: int = 10_000) -> tuple[float, float, float]:
-    """Mean, and the bounds of its 95% interval, of [seeds, people], by resampling people."""
+def interval(differences: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean, and the bounds of its 95% interval, of [seeds, people], by resampling people."""
     a_person = differences.mean(0)
-    means = a_person[draw.integers(0, len(a_person), (rounds, len(a_person)))].mean(1)
-    return (float(a_person.mean()), *map(float, np.quantile(means, (0.025, 0.975))))
+    found = scipy.stats.bootstrap((a_person,), np.mean, n_resamples=10_000, method='percentile', random_state=0)
+    return float(a_person.mean()), *map(float, found.confidence_interval)
 
 
 def verdict(better: int, found: tuple[float, float, float]) -> str:
@@ -81,7 +82,7 @@ def table(found: dict[str, np.ndarray]) -> list[dict]:
         for place, measure, better in ((1, 'L1', -1), (2, 'SSIM', 1)):
             alias, plain = (found[variant][:, chosen, place] for variant in VARIANTS)
             there = np.isfinite(alias + plain).all(0)  # SSIM has no windows at the picture's edge
-            difference = interval((alias - plain)[:, there], np.random.default_rng(0))
+            difference = interval((alias - plain)[:, there])
             rows.append({'bin': name, 'measure': measure, 'people': int(there.sum()),
                          'pixels': [int(pixels[chosen].min()), int(pixels[chosen].max())],
                          'ALIAS': float(alias[:, there].mean()), 'instance': float(plain[:, there].mean()),
