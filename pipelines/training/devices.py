@@ -39,7 +39,7 @@ def choose(config: Config, compiled: bool | None = None) -> Devices:
     made = strategy.make(config.train)
     accelerated = strategy.accelerated(made)
     compiled = jit.decided(config, accelerated) if compiled is None else compiled
-    return Devices(made, compiled, compiled or accelerated)
+    return Devices(made, compiled, accelerated or compiled and not precision.hindrance(compiled))
 
 
 def prepare(devices: Devices, config: Config) -> None:

@@ -49,10 +49,15 @@ def rewriting(precision: str, use_mixed_policy: bool):
         tf.config.optimizer.set_experimental_options({key: before})
 
 
-def hindrance() -> str:
-    """Return what keeps the rewriter from having an effect here, or an empty string if nothing does."""
+def hindrance(compiled: bool = False) -> str:
+    """Return what keeps bfloat16 from having an effect on this processor, or an empty string if nothing does.
+
+    Args:
+      compiled: whether XLA compiles training. Without oneDNN it computes bfloat16 on any processor; validation, which
+        is not compiled, would abort in a oneDNN that cannot.
+    """
     if os.environ.get('TF_ENABLE_ONEDNN_OPTS', '').lower() in ('0', 'false'):
-        return 'TF_ENABLE_ONEDNN_OPTS switches oneDNN off'
+        return '' if compiled else 'TF_ENABLE_ONEDNN_OPTS switches oneDNN off'
     most = os.environ.get('ONEDNN_MAX_CPU_ISA', 'ALL').upper()
     if most not in ('ALL', 'DEFAULT') and not most.startswith('AVX512'):
         return f'ONEDNN_MAX_CPU_ISA holds oneDNN to {most}'  # which aborts when it is asked for bfloat16

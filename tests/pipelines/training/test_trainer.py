@@ -114,7 +114,7 @@ def test_bfloat16_stays_near_float32(config_file, examples, plain, rewritten_gra
     """Products of 8 significant bits: losses within 0.03, and not the same; weights stay float32."""
     other, _, it = losses(config_file, examples, STEPS, DRY, 'train.precision=bfloat16', f'train.jit={compiled}')
     np.testing.assert_allclose(other, plain[0], atol=0.03)
-    rounded = compiled == 'true' or not precision.hindrance()
+    rounded = not precision.hindrance(compiled == 'true')
     assert (np.abs(other - plain[0]).max() > 1e-5) == rounded
     assert {w.dtype for w in it.nets['transformer'].weights} == {tf.float32}
 
@@ -134,6 +134,17 @@ def test_bfloat16_that_changes_nothing_is_told(config_file, examples, small, tmp
     trainer.train(config.load(config_file, ['train.steps=0', f'train.precision={kind}']), examples, str(tmp_path))
     told = f'train: {said}train.precision: bfloat16 has no effect.'
     assert (told in capsys.readouterr().out) == bool(said)
+
+
+@pytest.mark.parametrize('onednn, most, hindered', [('0', 'AVX2', False), ('1', 'AVX2', True), ('1', 'ALL', False)])
+def test_a_compiled_run_has_bfloat16_where_its_validation_cannot_abort(config_file, monkeypatch, onednn, most,
+                                                                       hindered):
+    """Validation is not compiled, and a oneDNN held to AVX2 aborts when it is asked for bfloat16."""
+    monkeypatch.setattr(precision.machine, 'cpu', lambda: ('', frozenset({'avx2', 'avx512f'})))
+    monkeypatch.setenv('TF_ENABLE_ONEDNN_OPTS', onednn)
+    monkeypatch.setenv('ONEDNN_MAX_CPU_ISA', most)
+    chosen = devices.choose(config.load(config_file, ['train.precision=bfloat16', COMPILED]))
+    assert chosen.use_mixed_policy != hindered
 
 
 def test_training_starts_from_named_weights(config_file, examples, tmp_path):
