@@ -175,7 +175,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._eval_totals.append(self._evaluate(batch))
 
     def eval_end(self):
-        found = _means(self._eval_totals)[0] | self._monitored()
+        found = self._monitored() | _means(self._eval_totals)[0]  # the first are shown
         return {f'validation/{name}': value for name, value in found.items()}
 
     def _monitored(self) -> dict[str, float]:
