@@ -21,7 +21,7 @@ class Parser(translate.Translator):
     """A parser loaded from a model folder: a translator of sentences to trees in their linear form."""
 
     def answer(self, line, text):
-        """Return the tree of a sentence and its linear form, and whether that was well formed."""
+        """Return the tree that a linear form gives to a sentence, and whether it was well formed."""
         tree, well_formed = bracketed(line, text)
         return {'text': tree, 'well_formed': well_formed}
 
