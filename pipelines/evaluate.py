@@ -137,10 +137,9 @@ def _blocks(config: 'Config', split) -> Iterator[tuple[list, list[dict]]]:
 
 def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
     """Yield rows with the models' outputs."""
-    import tensorflow as tf
-
+    from pipelines.evaluation import decoded
     from pipelines.serving import saved_model
-    jit = bool(tf.config.list_physical_devices('GPU')) if config.train.jit == 'auto' else config.train.jit
+    jit = decoded.is_compiled(config)
     for inputs, rows in _blocks(config, split):
         for name, model in models.items():
             for row, result in zip(rows, saved_model.run(model, inputs, config.evaluate.batch_size, jit)):

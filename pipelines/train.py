@@ -33,6 +33,8 @@ def check(config: 'Config') -> None:
         raise UserError(f'{config.model_spec.name} is not trained by gradient steps. Run `python -m pipelines.{name}`.')
     if config.train.patience and not config.train.monitor:
         raise UserError('train.patience needs a metric to wait for. Set train.monitor, such as train.monitor=loss.')
+    if config.decodes_validation and config.train.monitor_mode == 'min':
+        raise UserError(f'train.monitor: {config.train.monitor} is better when higher. Set train.monitor_mode=max.')
     strategy.check(config.train)
     averages.check(config.train)
     hybrid_parallel.check(config)
@@ -57,10 +59,12 @@ def given_weights(config: 'Config') -> list[str]:
     return [*checkpoints.sources(config.train.init_from, config.model_spec), *asked]
 
 
-def initial_weights(pipeline: 'Pipeline') -> dict:
-    """Return sizes and times of those files."""
+def extra_inputs(pipeline: 'Pipeline') -> dict:
+    """Return sizes and times of those files, and the settings with which validation decodes, if it does."""
     import tensorflow as tf
-    found = {}
+    values, found = pipeline.config.values, {}
+    if pipeline.config.decodes_validation:
+        found = {'inference': values['inference'], 'target': values['data'].get('target')}
     for path in given_weights(pipeline.config):
         stat = tf.io.gfile.stat(f'{path}.index' if tf.io.gfile.exists(f'{path}.index') else path)
         found[path] = [stat.length, stat.mtime_nsec]
@@ -73,8 +77,8 @@ def is_worker(config: 'Config') -> bool:
 
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
-                    sections=('model', 'input', 'train'), roles=('data', 'model'),
-                    extra_inputs=initial_weights, check=check, is_worker=is_worker)
+                    sections=('model', 'input', 'train'), roles=('data', 'model', 'decoded'),
+                    extra_inputs=extra_inputs, check=check, is_worker=is_worker)
 
 
 def main(argv=None) -> None:

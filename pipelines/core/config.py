@@ -62,6 +62,17 @@ class Config:
         """Return whether its data is generated, so that nothing has to be fetched."""
         return not any(self.data.files(split) for split in self.data_spec.splits)
 
+    @property
+    def decoded_metrics(self) -> tuple[str, ...]:
+        """Return the metrics of the gate that `train.monitor` can name though no loss gives them: those of text."""
+        is_text = self.data_spec.task in ('text', 'tree')
+        return (self.data_spec.metrics or self.model_spec.metrics) if is_text else ()
+
+    @property
+    def decodes_validation(self) -> bool:
+        """Return whether validation decodes its examples, for `train.monitor`."""
+        return self.train.monitor in self.decoded_metrics
+
 
 def load(path: str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a configuration.

@@ -16,6 +16,7 @@ from data_prep import UserError
 from data_prep.core.protocol import DataSpec
 from keras_models.protocol import ModelSpec
 
+DECODED = 'pipelines.evaluation.decoded'  # its `Decoded` scores decoded examples in training
 PACKAGES = {'data': 'data_prep', 'model': 'keras_models'}
 _ALIKE = 0.8  # similarity from which a name counts as a misspelling
 
@@ -57,11 +58,13 @@ def sources(config: Any, names: tuple[str, ...]) -> list[str]:
     """Return the modules of a stage's roles, for its hash.
 
     Args:
-      names: any of `data`, `job`, `model`, `serving` and `scorer`.
+      names: any of `data`, `job`, `model`, `serving`, `scorer` and `decoded`, what validation decodes with, if it does.
     """
-    known = {'data': config.data_spec.name, 'job': config.data_spec.job_module, 'model': config.model_spec.name,
-             'serving': config.model_spec.serving_module, 'scorer': config.model_spec.scorer_module}
-    return [known[name] for name in names if known[name]]
+    data, model = config.data_spec, config.model_spec
+    known = {'data': [data.name], 'job': [data.job_module], 'model': [model.name], 'serving': [model.serving_module],
+             'scorer': [model.scorer_module],
+             'decoded': [DECODED, model.serving_module] if config.decodes_validation else []}
+    return [module for name in names for module in known[name] if module]
 
 
 def _module(name: str, section: str) -> types.ModuleType:

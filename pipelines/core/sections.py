@@ -33,8 +33,11 @@ class TrainConfig:
     validate_every: int = 1000  # steps between validations
     # first phases, such as {steps: 500, rows: 8, size: [96, 64], networks: [alias]}; keys left out stay as configured
     curriculum: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    monitor: str = ''  # validation metric whose best checkpoint is exported, such as top1_error; empty: the last ones
+    # metric whose best checkpoint is exported: of the validation losses, such as top1_error, or for text of the gate,
+    # such as bleu, for which validation decodes; empty: the last checkpoints
+    monitor: str = ''
     monitor_mode: Literal['min', 'max'] = 'min'  # whether the best value is the lowest or the highest
+    monitor_examples: int = 500  # most validation examples to decode, if `monitor` needs it
     patience: int = 0  # validations without a better value after which training ends; 0: none
     ema: float = 0.0  # momentum of a moving average of the weights to validate and export, such as 0.999; 0: none
     keep_checkpoints: int = 5  # newest checkpoints kept on disk

@@ -69,7 +69,7 @@ def _add_client(format: Format, context: stage.Context, folder: str) -> None:
 def check(format: Format, config: 'Config') -> None:
     """Refuse a model that the format cannot hold, and a missing package."""
     if config.data_spec.task not in format.clients:
-        raise UserError(f'--to {format.name} holds models of {" and ".join(format.clients)}; data.module '
+        raise UserError(f'--to {format.name} holds models of {", ".join(format.clients)}; data.module '
                         f'{config.data_spec.name} is for {config.data_spec.task}. Choose another format.')
     importlib.import_module(format.writer).check(format, config)
     missing = [needed for name, needed in format.requires.items() if importlib.util.find_spec(name) is None]

@@ -44,7 +44,8 @@ class Format:
 
 _NETWORKS = 'pipelines.formats.networks'
 _TFLITE, _ONNX = 'keras_models.formats.tflite_file', 'keras_models.formats.onnx_file'
-_CLIENTS = {'image': ('classify', 'networks'), 'text': ('translate', 'search', 'networks')}
+_CLIENTS = {'image': ('classify', 'networks'), 'text': ('translate', 'search', 'networks'),
+            'tree': ('parse', 'translate', 'search', 'networks')}
 FORMATS = {each.name: each for each in (
     Format('tflite', _NETWORKS, _CLIENTS, _TFLITE, '.tflite'),
     Format('tflite_float16', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'float16'}),

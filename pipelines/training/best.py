@@ -13,13 +13,16 @@ class Best:
     Its variables belong into checkpoints, so that a resumed run ends where an undisturbed one does. Create it in the
     strategy's scope.
 
+    Args:
+      decoded: further metrics that validation could compute, for the message about a wrong name.
+
     Attributes:
       value, step: the best value, and the step it was validated at; step is -1 before the first.
       worse: number of validations since.
     """
 
-    def __init__(self, settings: TrainConfig):
-        self._settings, self._sign = settings, 1 if settings.monitor_mode == 'min' else -1
+    def __init__(self, settings: TrainConfig, decoded: tuple[str, ...] = ()):
+        self._settings, self._sign, self._decoded = settings, 1 if settings.monitor_mode == 'min' else -1, decoded
         self.value, self.step, self.worse = (
             tf.Variable(start, trainable=False, dtype=dtype, name=name,
                         aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
@@ -46,7 +49,8 @@ class Best:
         if not name:
             return False
         if name not in validation:
-            raise UserError(f'train.monitor: validation computes no {name!r}. Give one of {", ".join(validation)}.')
+            raise UserError(f'train.monitor: validation computes no {name!r}. Give one of '
+                            f'{", ".join([*validation, *self._decoded])}.')
         if self._sign * validation[name] < self._sign * float(self.value.numpy()):
             self.value.assign(validation[name])
             self.step.assign(step)

@@ -48,13 +48,10 @@ def newest_intact(learner, run: str, kinds: list[str], count: int) -> list[str]:
     found = [] if strategies.is_worker(learner.config.train) else checkpoints.newest_intact(folders, count)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return found
-    steps = [checkpoints.step_of(path) for path in found] + [-1] * (count - len(found))
-
-    said = strategy.experimental_distribute_values_from_function(  # replica 0 is the chief's
-        lambda context: tf.constant([0] * count if context.replica_id_in_sync_group else steps, tf.int64))
-    told = strategy.reduce(tf.distribute.ReduceOp.SUM, said, None)
+    steps = strategies.of_chief(strategy, [checkpoints.step_of(path) for path in found] + [-1] * (count - len(found)),
+                                tf.int64)
     by_step = {checkpoints.step_of(path): path for folder in folders for path in checkpoints.present(folder)}
-    return [by_step[step] for step in told.numpy().tolist() if step >= 0]
+    return [by_step[step] for step in steps if step >= 0]
 
 
 def run(learner, progress: Progress, run: str) -> None:

@@ -60,6 +60,16 @@ def is_worker(config: TrainConfig) -> bool:
     return task != (('chief', 0) if 'chief' in value['cluster'] else ('worker', 0))
 
 
+def of_chief(strategy: tf.distribute.Strategy, values: list, dtype: tf.DType) -> list:
+    """Return the chief's values on every worker; each gives as many, and those of other workers are ignored."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return values
+    said = strategy.experimental_distribute_values_from_function(  # replica 0 is the chief's
+        lambda context: tf.zeros(len(values), dtype) if context.replica_id_in_sync_group else
+        tf.constant(values, dtype))
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, said, None).numpy().tolist()
+
+
 def serialise_cpu_ops() -> None:
     """Run CPU operations one at a time, each on all cores, so that results repeat; no effect once devices are in use.
 

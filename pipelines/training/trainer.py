@@ -4,6 +4,7 @@ Orbit owns the loop, summaries and actions. Ours are the step, the input positio
 dropout masks are pure functions of (seed, step), so a checkpoint only needs weights, optimizers and the step.
 """
 import functools
+import importlib
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import input_pipeline, records
 from keras_models.core import layers, rematerialisation
-from pipelines.core import compatibility
+from pipelines.core import compatibility, roles
 from pipelines.core.config import Config
 from pipelines.core.progress import Progress
 from pipelines.training import (
@@ -28,6 +29,7 @@ from pipelines.training import (
     loop,
     precision,
 )
+from pipelines.training import strategy as strategies
 from pipelines.training.devices import Devices
 from pipelines.training.facts import RunFacts
 
@@ -74,11 +76,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             self.global_step = orbit.utils.create_global_step()
             self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
                                          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
-            self.best = best.Best(config.train)
+            self.best = best.Best(config.train, config.decoded_metrics)
         # Without XLA this is not a function of its own: synchronised normalisation could not reach the other replicas
         # from inside one, nor could the first device's dense layers; hybrid nets compile their halves themselves.
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)
                          if devices.jit and not self.hybrid else self._forward_backward)
+        # Imported by name: training that decodes nothing does not depend on it (see `roles.sources`).
+        self._decoded = (importlib.import_module(roles.DECODED).Decoded(config, examples)
+                         if config.decodes_validation else None)
         self._examples = examples
         manifest = records.read_manifest(examples)
         self.vocabulary = manifest.vocabulary.get('sha256')
@@ -170,7 +175,16 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._eval_totals.append(self._evaluate(batch))
 
     def eval_end(self):
-        return {f'validation/{name}': value for name, value in _means(self._eval_totals)[0].items()}
+        found = self._monitored() | _means(self._eval_totals)[0]  # the first are shown
+        return {f'validation/{name}': value for name, value in found.items()}
+
+    def _monitored(self) -> dict[str, float]:
+        """Return `train.monitor` if it needs decoding: in float32, as in the gate, and in a cluster by the chief."""
+        if self._decoded is None:
+            return {}
+        with precision.rewriting('float32', self.devices.use_mixed_policy):
+            value = 0.0 if strategies.is_worker(self.config.train) else self._decoded(self.nets)
+        return {self.config.train.monitor: strategies.of_chief(self.strategy, [value], tf.float64)[0]}
 
     def validation_action(self, output: dict) -> None:
         """Pass a validation's results to the schedules that depend on them; an `orbit.Action`."""

@@ -19,6 +19,7 @@ from data_prep.text import subwords
 from data_prep.trees import job as tree_job
 from data_prep.trees import tree_files, tree_graph, trees
 from data_prep.trees.trees import Malformed, Tree
+from pipelines.serving.kit import parse
 from support.tiny_treebank import corpus
 
 # As the Penn Treebank writes them: over several lines, with traces, function tags and an empty outer bracket.
@@ -59,8 +60,11 @@ LINEAR = ['(S (NP XX XX )NP (VP XX (VP XX (S (VP XX (VP XX (NP (NP XX XX )NP (SB
 
 
 def delinearise(*pairs):
+    """Trees, and whether each was well formed: what the SavedModel gives, and so does the program for other formats."""
     found, well_formed = tree_graph.delinearise(*(tf.constant(column) for column in zip(*pairs)))
-    return [tree.decode() for tree in found.numpy()], well_formed.numpy().tolist()
+    both = [tree.decode() for tree in found.numpy()], well_formed.numpy().tolist()
+    assert [*zip(*both)] == [parse.bracketed(*pair) for pair in pairs]
+    return both
 
 
 def test_the_penn_treebanks_rules():

@@ -1,6 +1,8 @@
 """From trees to a served parser with the user's commands (Vaswani et al. 6.3)."""
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,9 +11,10 @@ import tensorflow as tf
 from data_prep import treebank
 from data_prep.core import records
 from data_prep.trees import tree_graph, trees
-from pipelines.core import config
+from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.evaluation import parseval
+from pipelines.formats import runner
 from pipelines.reporting import answers
 from pipelines.serving import saved_model
 from support.commands import command
@@ -34,6 +37,7 @@ train: {{steps: 300, log_every: 100, checkpoint_every: 100, validate_every: 300,
 evaluate:
   slices: [kind]
   thresholds: {{bracket_f1: {{min: 60, max_drop: 5}}, well_formed: {{min: 0.5}}}}
+  drift: {{bracket_f1: {{max_drop: 1}}}}
 """
 
 
@@ -112,6 +116,33 @@ def test_a_sentence_longer_than_the_model_takes_is_parsed_in_parts(finished):
     assert ' '.join(leaf.word for tree in trees.parse(found['answers'][0]) for leaf in tree.leaves()) == words
     reference = str(trees.Tree('S', tuple(trees.Tree('XX', word=word) for word in words.split())))
     assert parseval.counts(reference, found['answers'][0])[2] > 1
+
+
+FORMATS = ('tflite', 'tflite_float16', 'tflite_int8', 'onnx')
+
+
+@pytest.mark.slow  # 10 s each; that of translations is the same stage
+@pytest.mark.parametrize('name', FORMATS)
+def test_a_format_passes_the_gate_of_brackets(finished, name):
+    pipeline, _ = finished
+    pipeline.run(stage.get(f'export-{name}'))
+    blessing = pipeline.run(stage.get(f'evaluate-{name}'))[f'{name}_blessing']
+    assert os.listdir(blessing.uri) == ['BLESSED']
+    assert blessing.properties['changes']['bracket_f1']['value'] == pytest.approx(0, abs=1)
+
+
+@pytest.mark.parametrize('name', [FORMATS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FORMATS[1:])])
+def test_a_format_parses_as_the_saved_model(finished, name):
+    pipeline, _ = finished
+    folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
+    asked = ['the dog sees 3 birds .', '', 'Ｎever seen words , (or brackets) !']
+    ours = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
+    for line, expected, found in zip(asked, *(saved_model.run(model, asked) for model in (ours, runner.load(folder)))):
+        assert found['answers'] == expected['answers']
+        assert found['well_formed'] == expected.get('well_formed', False) and found['truncated'] is False
+        assert bool(line) == bool(found['score'])
+    alone = subprocess.check_output([sys.executable, 'parse.py', asked[0]], cwd=folder, text=True)
+    assert alone == '(S (NP (XX the) (XX dog)) (VP (XX sees) (NP (XX 3) (XX birds))) (. .))\n'
 
 
 def test_records_hold_what_the_files_say(finished):

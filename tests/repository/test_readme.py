@@ -39,6 +39,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.serve --format tflite': 'test_formats.py: test_the_server_answers_with_it_as_predict_does',
     'python classify.py photo.jpg': 'test_formats.py',
     "python translate.py 'A man rides a bicycle.'": 'test_ctranslate2.py',
+    "python parse.py 'The cat sees the dog .'": 'test_parsing.py',
     'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',

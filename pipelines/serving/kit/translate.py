@@ -40,13 +40,19 @@ class Translator:
         """Translate any number of lines: a list of dicts with `text`, `score` and `truncated`, in their order."""
         ids = [self.subwords.encode(line) for line in lines]
         longest = self.inference['max_input_length']
-        results = [{'text': '', 'score': 0.0, 'truncated': len(row) >= longest} for row in ids]
+        results = [{**self.answer('', ''), 'score': 0.0, 'truncated': len(row) >= longest} for row in ids]
         todo = sorted((number for number, row in enumerate(ids) if row), key=lambda number: len(ids[number]))
         for start in range(0, len(todo), BATCH):  # batch lines of similar length
             batch = todo[start:start + BATCH]
             for number, (answer, score) in zip(batch, self.translate([ids[number] for number in batch])):
-                results[number].update(text=self.subwords.decode([i for i in answer if i != EOS]), score=score)
+                text = self.subwords.decode([i for i in answer if i != EOS])
+                results[number].update(self.answer(lines[number], text), score=score)
         return results
+
+    def answer(self, line, text):
+        """Return what is answered to a line for the text that its subwords make."""
+        del line
+        return {'text': text}
 
     def predict(self, lines):
         """Translate lines; return dicts with `answers`, of which there is one, and what a call returns."""
@@ -140,15 +146,16 @@ class WordPieces:
 load = Translator
 
 
-def main():
-    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument('lines', nargs='*', metavar='LINE', help='text to translate (default: standard input, by lines)')
+def main(kind, file, description):
+    """Answer lines with the model beside a program: its kind, its file and its description."""
+    flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument('lines', nargs='*', metavar='LINE', help='what to read (default: standard input, by lines)')
     flags.add_argument('--compute_type', default='float32',
                        help='number format CTranslate2 computes with, such as int8 (default: %(default)s)')
     args = flags.parse_args()
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding='utf-8')
-    translator = Translator(pathlib.Path(__file__).parent, args.compute_type)
+    translator = kind(pathlib.Path(file).parent, args.compute_type)
     size = 1 if not args.lines and sys.stdin.isatty() else 64 * BATCH  # answer typed lines immediately
     lines, done = (line.rstrip('\r\n') for line in args.lines or sys.stdin), 0
     while block := list(itertools.islice(lines, size)):
@@ -161,4 +168,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main(Translator, __file__, __doc__)

@@ -94,8 +94,8 @@ def test_without_a_metric_nothing_is_kept():
 
 
 def test_mistakes_are_sentences(config_file, examples, tmp_path):
-    with pytest.raises(UserError, match=r"train\.monitor: validation computes no 'bleu'\. Give one of loss"):
-        train(config_file, examples, tmp_path, 'train.monitor=bleu')
+    with pytest.raises(UserError, match=r"train\.monitor: validation computes no 'top1_error'\. Give one of loss"):
+        train(config_file, examples, tmp_path, 'train.monitor=top1_error')
     with pytest.raises(UserError, match=r'train\.patience needs a metric .*train\.monitor=loss'):
         train_stage.check(config.load(config_file, ['train.patience=2']))
     with pytest.raises(UserError, match=r'train\.monitor and train\.ema are for networks'):

@@ -22,14 +22,14 @@ SETTINGS = ['train.steps=40', 'train.validate_every=20', 'model.P_drop=0', 'inpu
 FLAGS = [part for setting in SETTINGS for part in ('--set', setting)]
 
 
-def start_workers(config_file, root, before=None) -> list[Started]:
+def start_workers(config_file, root, before=None, overrides=FLAGS) -> list[Started]:
     """Chief and another; `before` is the chief's, see `commands.start`."""
     cluster = {'worker': [f'127.0.0.1:{port}' for port in free_ports(2)]}
 
     def worker(index):
         of_worker = json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': index}})
         return start('pipelines.train', '--strategy', 'multi_worker_mirrored', '--config', config_file,
-                     '--pipeline_root', str(root), *FLAGS, cwd=ROOT, env=environment(TF_CONFIG=of_worker),
+                     '--pipeline_root', str(root), *overrides, cwd=ROOT, env=environment(TF_CONFIG=of_worker),
                      before=None if index else before)
     return [worker(0), worker(1)]
 
@@ -86,6 +86,17 @@ def test_two_workers_equal_one_process_even_when_the_chief_is_killed_and_its_che
         np.testing.assert_allclose(found[key], value, atol=1e-4, err_msg=key)
     skipped = start_workers(config_file, two)
     finish(skipped)  # both see that it is done
+
+
+@pytest.mark.slow  # test_decoded.py compares the number; only who decodes is proven here
+def test_the_chief_decodes_and_both_keep_its_best(config_file, tmp_path):
+    monitor = ['--set', 'train.monitor=chrf', '--set', 'train.monitor_mode=max']
+    assert command('pipelines.prepare', '--config', config_file, '--pipeline_root', str(tmp_path)).returncode == 0
+    finish(start_workers(config_file, tmp_path, overrides=[*FLAGS, *monitor]))
+    run = model_run(tmp_path)
+    curve = dict(report.curves(str(run / 'tensorboard'))['validation/chrf'])
+    assert [*curve] == [20, 40] and curve[40] > curve[20]
+    assert [path.name for path in run.glob('best/*.index')] == ['ckpt-40.index']
 
 
 def lose(error: type) -> None:
