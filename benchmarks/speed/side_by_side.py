@@ -28,7 +28,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import textwrap
 
 import numpy as np
 import psutil
@@ -203,11 +202,14 @@ def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
 
 
 def measured_on(found: dict[str, dict]) -> str:
-    """Name the processors; results from before they were recorded name none."""
+    """Name the processors, and count the work whose every round was disturbed.
+
+    Results from before processors were recorded name none.
+    """
     names = {result['machine'] for result in found.values() if 'machine' in result}
-    disturbed = [work for work, result in found.items() if not result['undisturbed']]
-    note = f'; other work disturbed every round of {", ".join(disturbed)}' if disturbed else ''
-    return f'{"; ".join(sorted(names))}{note}'
+    disturbed = sum(not result['undisturbed'] for result in found.values())
+    note = [f'{disturbed} of {len(found)} measured beside other work'] if disturbed else []
+    return '; '.join([*sorted(names), *note])
 
 
 def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
@@ -223,9 +225,9 @@ def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> Non
         axes.annotate(f' {ratio:.2f}', (max(ratio, most, reach), place), va='center')
     axes.axvline(1, color='#888888', linewidth=0.8, linestyle=':')
     axes.set(yticks=range(len(bars)), xlabel='our rate over the peer\'s; the black tick is what is aimed at',
-             title=textwrap.fill(measured_on(found), 100),
              yticklabels=[f'{work.replace("_", " ")}: {peer}' for work, peer in bars], ylim=(len(bars) - 0.3, -0.7))
     axes.margins(x=0.1)  # for the last number
+    figure.suptitle(measured_on(found), fontsize='medium')
     figure.savefig(path, dpi=120)
 
 
