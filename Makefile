@@ -6,7 +6,7 @@
 # make prism: builds Beam's Prism runner with Go, and prepares text and images on it.
 # make jobset: compares manifests with JobSet's own definition, from GitHub, kept in .venv.
 # make references: makes them again.
-# make bench: our rates beside peers', in an environment of theirs.
+# make bench: our rates beside peers', in an environment of theirs.   make bench-quick: the same at small sizes, in ten minutes.
 # make docs: the pages of docs/, in an environment of their own, into docs/_build; a warning is an error.
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -16,7 +16,7 @@ PRISM := $(abspath $(VENV))/prism
 PRISM_TEST := tests/data_prep/test_portable.py::test_prism_writes_the_bytes_of_the_direct_runner
 JOBSET_TEST := tests/pipelines/engines/test_jobset.py::test_the_manifest_keeps_jobset_s_published_schema
 
-.PHONY: install run test test-all browser cluster jobset prism torch references bench docs lint clean
+.PHONY: install run test test-all browser cluster jobset prism torch references bench bench-quick docs lint clean
 
 install: $(VENV)/.installed
 
@@ -68,6 +68,9 @@ references: torch
 
 bench: install $(VENV)-bench/.installed
 	$(BIN)/python -W ignore benchmarks/speed/side_by_side.py --peers $(VENV)-bench/bin/python --out runs/bench
+
+bench-quick: install $(VENV)-bench/.installed
+	$(BIN)/python -W ignore benchmarks/speed/side_by_side.py --peers $(VENV)-bench/bin/python --quick --rounds 3 --seconds 1 --out runs/bench-quick
 
 # The lock first here too: then pip has little left to look for, and both sides have one TensorFlow.
 $(VENV)-bench/.installed: requirements.lock setup.py

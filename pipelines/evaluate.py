@@ -368,7 +368,8 @@ def compared_with(pipeline: 'Pipeline') -> dict:
 STAGE = stage.Stage('evaluate', execute, needs=('prepare', 'train', 'export'),
                     outputs={'evaluation': 'ModelEvaluation', 'blessing': 'ModelBlessing', 'report': 'Report'},
                     sections=('model', 'evaluate'),
-                    roles=('data', 'model', 'serving', 'scorer'), extra_inputs=compared_with, check=check)
+                    roles=('data', 'model', 'serving', 'scorer'), extra_inputs=compared_with,
+                    watched=lambda config: config.evaluate.networks.values(), check=check)
 
 
 def main(argv=None) -> None:

@@ -118,7 +118,12 @@ def asked(pipeline: 'Pipeline') -> dict:
     return {folder: artifacts.digest(folder) for folder in held(with_newest(inference, keys), keys)}
 
 
-STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, needs=('prepare', 'train'),
+def watched(config: 'Config') -> list[str] | None:
+    """Return None if it embeds other exported models, whose digests need all their bytes."""
+    return None if held(config.inference, config.model_spec.exported_models) else []
+
+
+STAGE = stage.Stage('export', execute, check=check, extra_inputs=asked, watched=watched, needs=('prepare', 'train'),
                     outputs={'model': 'Model'}, sections=('data', 'input', 'model', 'inference', 'export'),
                     roles=('data', 'model', 'serving'))
 

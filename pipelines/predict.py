@@ -38,7 +38,10 @@ def main(argv=None) -> None:
         path = args.model
         if not path:
             with contextlib.redirect_stdout(sys.stderr):  # standard output holds only predictions
-                path = cli.open_pipeline(args).outputs('push', make=False)['pushed_model'].properties['path']
+                memory = cli.find_memory(args, [])
+                known = memory and memory.recall(['push'])
+                outputs = known.results['push'] if known else cli.open_pipeline(args).outputs('push', make=False)
+                path = outputs['pushed_model'].properties['path']
         if args.format:
             from pipelines.formats import runner
             model = runner.load(runner.find(args.format, path))

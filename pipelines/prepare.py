@@ -18,6 +18,7 @@ from pipelines.core import cli, stage
 from pipelines.engines import dataflow
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
+    from pipelines.core.config import Config
     from pipelines.core.pipeline import Pipeline
 
 
@@ -67,12 +68,16 @@ def list_raw_files(context: stage.Context, folder: str, before: dict) -> dict:
 def stats(pipeline: 'Pipeline') -> dict:
     """Return sizes and times of the raw files, which reveal changes without reading them."""
     import tensorflow as tf
-    data, found = pipeline.config.data, {}
-    for split in pipeline.config.data_spec.splits:
-        for path in data.files(split):
-            stat = tf.io.gfile.stat(path) if tf.io.gfile.exists(path) else None
-            found[path] = [stat.length, stat.mtime_nsec] if stat else None
+    found = {}
+    for path in raw_paths(pipeline.config):
+        stat = tf.io.gfile.stat(path) if tf.io.gfile.exists(path) else None
+        found[path] = [stat.length, stat.mtime_nsec] if stat else None
     return found
+
+
+def raw_paths(config: 'Config') -> list[str]:
+    """Return the raw files of all splits."""
+    return [path for split in config.data_spec.splits for path in config.data.files(split)]
 
 
 def dry_run(pipeline: 'Pipeline') -> None:
@@ -135,7 +140,7 @@ def write_job(job, path: str) -> None:
 
 
 STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), extra_inputs=stats,
-                    seeded=False, outputs={
+                    watched=raw_paths, seeded=False, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 
 

@@ -19,8 +19,11 @@ import typing
 from pipelines.core import cli, commands, shipped, stage
 
 if typing.TYPE_CHECKING:  # keep imports light until the flags are parsed
+    from rich.console import Console
+
     from pipelines.core.config import Config
     from pipelines.core.pipeline import Pipeline
+    from pipelines.core.places import Place
 
 
 def main(argv=None) -> None:
@@ -41,13 +44,18 @@ def main(argv=None) -> None:
 
     def work():
         started = time.monotonic()
+        memory = None if args.compile else cli.find_memory(args, rest)
+        if memory and (known := memory.recall()):
+            known.say()
+            summary(memory.place, known.results, known.example, f'0 stages run, {len(known.results)} skipped', started)
+            return
         pipeline = cli.open_pipeline(args, rest)
         if args.explain:
             return
         if args.compile:
             compile_stages(args, pipeline.config, rest)
             return
-        results: dict = {}
+        results: dict[str, dict] = {}
         for name in stage.STAGES:
             stage.get(name, pipeline.config).check(pipeline.config)
         for name in stage.STAGES:
@@ -55,8 +63,12 @@ def main(argv=None) -> None:
             if not outputs:
                 print(f'run: {name} is done; the chief continues.', flush=True)
                 return
-            results.update(outputs)
-        summary(pipeline, results, time.monotonic() - started)
+            results[name] = outputs
+        example = try_out(pipeline, results)
+        done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
+        summary(pipeline, results, example, done, started)
+        if memory:
+            memory.remember(pipeline, example)
     return cli.run_command(work)
 
 
@@ -76,38 +88,58 @@ def compile_stages(args: argparse.Namespace, config: 'Config', beam: list[str]) 
     print(f'run: {args.compile} holds the pipeline, a step for each stage. Next:\n  {shlex.join(submit)}', flush=True)
 
 
-def summary(pipeline: 'Pipeline', results: dict, seconds: float) -> None:
-    """Print where outputs are, predictions of a newly made model for a few unseen inputs, and the next commands."""
-    from rich.console import Console
-    from rich.table import Table
+def try_out(pipeline: 'Pipeline', results: dict[str, dict]) -> dict[str, str]:
+    """Print predictions of a newly made model for a few unseen inputs.
 
-    from pipelines.core import stores
-    console = Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is not markup
-    pushed = results['pushed_model'].properties
-    pairs = pipeline.config.data_spec.task == 'try_on'  # outputs are images, which a table cannot show
-    inputs, shown, references = ([], [], []) if pairs else unseen(pipeline.config, results['examples'].uri)
+    Returns:
+      Input for the command `predict`: a `line` of text, or the `argument` to give.
+    """
+    if pipeline.config.data_spec.task == 'try_on':  # outputs are images, which a table cannot show
+        return {'argument': 'PAIRS_FILE'}
+    from rich.table import Table
+    inputs, shown, references = unseen(pipeline.config, results['prepare']['examples'].uri)
     if inputs and pipeline.seconds:  # loading the model takes 3 s, half of a run that skips every stage
         from pipelines.serving import saved_model
-        model = saved_model.load(pushed['path'])
+        model = saved_model.load(results['push']['pushed_model'].properties['path'])
         table = Table('input', 'pushed model\'s output', 'reference', title='Unseen inputs', title_justify='left')
         for source, reference, answer in zip(shown, references, saved_model.run(model, inputs)):
             table.add_row(source, answer['answers'][0], reference)
-        console.print(table)
+        _console().print(table)
+    return {'line': inputs[0]} if inputs == shown else {'argument': 'FOLDER_OR_PICTURE'}
+
+
+def summary(place: 'Place | Pipeline', results: dict[str, dict], example: dict[str, str], done: str,
+            started: float) -> None:
+    """Print where outputs are, and the next commands.
+
+    Args:
+      example: see `try_out`.
+      done: how many stages were run and skipped.
+      started: when, by the monotonic clock.
+    """
+    from rich.table import Table
+
+    from pipelines.core import stores
+    console = _console()
+    found = {key: artifact for outputs in results.values() for key, artifact in outputs.items()}
     artifacts = Table('artifact', 'where', title='Artifacts', title_justify='left')
     for key in ('examples', 'model_run', 'model', 'report', 'pushed_model'):
-        where = pushed['path'] if key == 'pushed_model' else results[key].uri
-        artifacts.add_row(results[key].type, _shown(where))
-    artifacts.add_row('lineage', _shown(stores.address(pipeline.root)))
+        where = found[key].properties['path'] if key == 'pushed_model' else found[key].uri
+        artifacts.add_row(found[key].type, _shown(where))
+    artifacts.add_row('lineage', _shown(stores.address(place.root)))
     console.print(artifacts)
-    done = f'{len(pipeline.seconds)} stages run, {len(pipeline.skipped)} skipped'
-    console.print(f'{done}, {seconds:.0f} s. Next:')
-    ask, python = pipeline.command('predict'), commands.python()
-    for line in (f'{ask} PAIRS_FILE' if pairs else f'echo "{inputs[0]}" | {ask}' if inputs == shown else
-                 f'{ask} FOLDER_OR_PICTURE',
-                 f'{python} -m webbrowser -t {_shown(os.path.join(results["report"].uri, "report.html"))}',
-                 f'{python} -m tensorboard.main --logdir {_shown(results["model_run"].uri)}',
-                 f'{pipeline.command("push")} --list'):
+    console.print(f'{done}, {time.monotonic() - started:.0f} s. Next:')
+    ask, python = place.command('predict'), commands.python()
+    for line in (f'echo "{example["line"]}" | {ask}' if 'line' in example else f'{ask} {example["argument"]}',
+                 f'{python} -m webbrowser -t {_shown(os.path.join(found["report"].uri, "report.html"))}',
+                 f'{python} -m tensorboard.main --logdir {_shown(found["model_run"].uri)}',
+                 f'{place.command("push")} --list'):
         console.print(f'  {line}')
+
+
+def _console() -> 'Console':
+    from rich.console import Console
+    return Console(soft_wrap=True, highlight=False, markup=False)  # [x] in a --set is not markup
 
 
 def _shown(path: str) -> str:

@@ -71,6 +71,13 @@ def extra_inputs(pipeline: 'Pipeline') -> dict:
     return found
 
 
+def watched(config: 'Config') -> list[str] | None:
+    """Return the weight files whose names the configuration gives; None if they must be searched for."""
+    if config.train.init_from:
+        return None
+    return [file for path in given_weights(config) for file in (path, f'{path}.index')]
+
+
 def is_worker(config: 'Config') -> bool:
     from pipelines.training import strategy
     return strategy.is_worker(config.train)
@@ -78,7 +85,7 @@ def is_worker(config: 'Config') -> bool:
 
 STAGE = stage.Stage('train', execute, needs=('prepare',), outputs={'model_run': 'ModelRun'},
                     sections=('model', 'input', 'train'), roles=('data', 'model', 'decoded'),
-                    extra_inputs=extra_inputs, check=check, is_worker=is_worker)
+                    extra_inputs=extra_inputs, watched=watched, check=check, is_worker=is_worker)
 
 
 def main(argv=None) -> None:

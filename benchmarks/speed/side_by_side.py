@@ -1,6 +1,7 @@
 """Our work and a peer's in alternation: rates, their ratio, the share of this machine's ceiling, memory.
 
     make bench
+    make bench-quick
     python benchmarks/speed/side_by_side.py --peers .venv-bench/bin/python --out DIR
     python benchmarks/speed/side_by_side.py --only vgg16_forward --rounds 3 --out DIR
     python benchmarks/speed/side_by_side.py --given authors=DIR text=DIR --out DIR
@@ -12,7 +13,8 @@ round in which anything else took more than a twentieth of the processors' time 
 times as there are rounds. A ratio is of two rates of one round, the median of rounds is what counts.
 
 Work on files that are not ours to give stands in `contests.yaml` with a name in braces; without `--given NAME=PATH` it
-is left out. What was found before in DIR is kept, so that work can be measured in parts.
+is left out. What was found before in DIR is kept, so that work can be measured in parts. With `--quick`, work that has
+a small size in `contests.yaml` is measured at that size, to check a change on the machine at hand in ten minutes.
 
 Leaves side_by_side.json, .md and .png in DIR; with exit code 1 if sides did not compute the same.
 """
@@ -49,16 +51,27 @@ class Contest:
       reach: peer -> the ratio of our rate to its that is aimed at.
       flops: of a unit, for the share of the ceiling; 0 if that says nothing.
       tolerance: absolute, of the answers; float32 sums in another order.
+      quick: values of the sides' commands with `--quick`, which leaves out contests without any.
     """
     unit: str
     sides: dict[str, str]
     reach: dict[str, float]
     flops: float = 0
     tolerance: float = 1e-3
+    quick: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         self.flops, self.tolerance = float(self.flops), float(self.tolerance)  # YAML reads 1e-3 as text
         assert [*self.sides][1:] == [*self.reach], 'a reach for every peer'
+
+    def small(self) -> 'Contest':
+        """Return the contest at its quick size."""
+        def resized(command: str) -> str:
+            name, work, *values = command.split()
+            sizes = dict(value.split('=', 1) for value in values)
+            assert {*self.quick} <= {*sizes}, f'{command} has no {", ".join(self.quick)}'
+            return ' '.join([name, work, *(f'{key}={self.quick.get(key, value)}' for key, value in sizes.items())])
+        return dataclasses.replace(self, sides={name: resized(command) for name, command in self.sides.items()})
 
 
 class Side:
@@ -151,7 +164,7 @@ def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: f
             sides[name].say()
         far = dict(zip([*contest.sides][1:], differences([sides[name].answer for name in contest.sides])))
         kept, dropped = alternate(sides, rounds, seconds)
-    return {'differences': far, 'rounds': kept, 'dropped': len(dropped),
+    return {'machine': machine.describe(), 'differences': far, 'rounds': kept, 'dropped': len(dropped),
             **summary(contest, kept or dropped, undisturbed=bool(kept))}
 
 
@@ -171,7 +184,8 @@ def summary(contest: Contest, rounds: list[dict], undisturbed: bool) -> dict:
 
 
 def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
-    rows = ['| work | side | rate | of the ceiling | peak memory | ours over it | reach | rounds |',
+    rows = [measured_on(found), '',
+            '| work | side | rate | of the ceiling | peak memory | ours over it | reach | rounds |',
             '|---|---|---:|---:|---:|---:|---:|---:|']
     for work, result in found.items():
         contest = contests[work]
@@ -185,6 +199,17 @@ def markdown(contests: dict[str, Contest], found: dict[str, dict]) -> str:
             rows.append(f'| {begins} | {name} | {side["rate"]:,.4g} {contest.unit}/s | {share} | '
                         f'{side["peak_mib"]:,.0f} MiB | {last}')
     return '\n'.join(rows)
+
+
+def measured_on(found: dict[str, dict]) -> str:
+    """Name the processors, and count the work whose every round was disturbed.
+
+    Results from before processors were recorded name none.
+    """
+    names = {result['machine'] for result in found.values() if 'machine' in result}
+    disturbed = sum(not result['undisturbed'] for result in found.values())
+    note = [f'{disturbed} of {len(found)} measured beside other work'] if disturbed else []
+    return '; '.join([*sorted(names), *note])
 
 
 def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
@@ -202,6 +227,7 @@ def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> Non
     axes.set(yticks=range(len(bars)), xlabel='our rate over the peer\'s; the black tick is what is aimed at',
              yticklabels=[f'{work.replace("_", " ")}: {peer}' for work, peer in bars], ylim=(len(bars) - 0.3, -0.7))
     axes.margins(x=0.1)  # for the last number
+    figure.suptitle(measured_on(found), fontsize='medium')
     figure.savefig(path, dpi=120)
 
 
@@ -226,9 +252,14 @@ def main() -> None:
     flags.add_argument('--only', nargs='+', choices=contests, default=[], metavar='WORK')
     flags.add_argument('--given', nargs='+', type=lambda pair: pair.split('=', 1), default=[], metavar='NAME=PATH')
     flags.add_argument('--peers', default=sys.executable, help='the interpreter of the peers\' environment')
+    flags.add_argument('--quick', action='store_true', help='small sizes, of the work that has one')
     flags.add_argument('--rounds', type=int, default=5)
     flags.add_argument('--seconds', type=float, default=5, help='that a side works in a round, at least one unit')
     args = flags.parse_args()
+    if args.quick:
+        contests = {name: contest.small() for name, contest in contests.items() if contest.quick}
+        if unknown := {*args.only} - {*contests}:
+            flags.error(f'{", ".join(sorted(unknown))}: no small size. Leave out --quick.')
     args.out.mkdir(parents=True, exist_ok=True)
     machine.prefer_onednn()  # as in our commands; the peers that use TensorFlow have it too
     results = args.out / 'side_by_side.json'

@@ -14,12 +14,12 @@ from typing import Any
 
 from data_prep.core import files, records
 
-_PACKAGES = ('pipelines', 'data_prep', 'keras_models')
+PACKAGES = ('pipelines', 'data_prep', 'keras_models')
 # Modules excluded from every stage's source hash, each with the reason why it cannot change a stage's result.
 FRAME = {
     **dict.fromkeys(('pipelines', 'pipelines.core.stage', 'pipelines.core.pipeline', 'pipelines.core.artifacts',
                      'pipelines.core.locks', 'pipelines.core.metadata', 'pipelines.core.objects',
-                     'pipelines.core.stores'),
+                     'pipelines.core.settled', 'pipelines.core.stores'),
                     'looks up, skips and records; a better message in it must not cost a training run'),
     **dict.fromkeys(('pipelines.core.cli', 'pipelines.engines.beam_flags', 'pipelines.engines.dataflow',
                      'pipelines.engines.google_names'),
@@ -134,7 +134,7 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.update([node.module, *(f'{node.module}.{alias.name}' for alias in node.names)])
-    own = {name for name in found if name.split('.')[0] in _PACKAGES and _is_module(name)}
+    own = {name for name in found if name.split('.')[0] in PACKAGES and _is_module(name)}
     if module == _COPIED:
         text = sha256({path: digest for path, digest in file_hashes(os.path.dirname(spec.origin)).items()
                        if not path.startswith('__pycache__')})
@@ -200,6 +200,6 @@ def commit() -> str:
                               check=True, timeout=60).stdout.strip()
     try:
         git('ls-files', '--error-unmatch', os.path.relpath(__file__, here))  # fails inside another project's repository
-        return git('rev-parse', 'HEAD') + (' with changes' if git('status', '--porcelain', '--', *_PACKAGES) else '')
+        return git('rev-parse', 'HEAD') + (' with changes' if git('status', '--porcelain', '--', *PACKAGES) else '')
     except (OSError, subprocess.SubprocessError):
         return ''

@@ -4,7 +4,9 @@ Imports little before the flags are parsed, so that `--help` answers at once. St
 `pipelines/core/pipeline.py`.
 """
 import argparse
+import contextlib
 import errno
+import io
 import os
 import re
 import signal
@@ -69,10 +71,14 @@ def explain(args: argparse.Namespace) -> None:
 def _resolved(args: argparse.Namespace) -> tuple[Any, list[str]]:
     """Return the configuration the flags name, and the overrides."""
     from pipelines.core import config
-    overrides = list(args.overrides)
-    if getattr(args, 'strategy', None):
-        overrides.append(f'train.strategy={args.strategy}')
+    overrides = _overrides(args)
     return config.load(args.config, overrides), overrides
+
+
+def _overrides(args: argparse.Namespace) -> list[str]:
+    """Return the values that --set and --strategy override."""
+    strategy = getattr(args, 'strategy', None)
+    return [*args.overrides, *([f'train.strategy={strategy}'] if strategy else [])]
 
 
 def find_place(args: argparse.Namespace) -> Any:
@@ -82,7 +88,24 @@ def find_place(args: argparse.Namespace) -> Any:
     """
     prepare_libraries()
     from pipelines.core import places
-    return places.find(args.config, args.overrides, args.pipeline_root, _flags(args, args.overrides))
+    overrides = _overrides(args)
+    return places.find(args.config, overrides, args.pipeline_root, _flags(args, overrides))
+
+
+def find_memory(args: argparse.Namespace, rest: list[str]) -> Any:
+    """Return the `settled.Memory` of a configuration; None where stages must be looked up each time.
+
+    That is the case for flags of Beam, a root or lineage elsewhere than on a disk, and a configuration that its reader
+    has something to say about: what is wrong with it, or was renamed, is then said by `config.load`.
+    """
+    from pipelines.core import settled, stores
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.suppress(UserError):
+        place = find_place(args)
+        if not (rest or args.explain or stores.shared() or '://' in place.root or place.raw.old_names
+                or said.getvalue()):
+            return settled.Memory(place)
+    return None
 
 
 def _flags(args: argparse.Namespace, overrides: list[str]) -> list[str]:
@@ -102,9 +125,16 @@ def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[
     outputs = {}
 
     def run():
+        memory = find_memory(args, rest)
+        if memory and (known := memory.recall([stage.name])):
+            known.say()
+            outputs.update(known.results[stage.name])
+            return
         pipeline = open_pipeline(args, rest)
         if not args.explain:
             outputs.update(pipeline.run(stage))
+            if memory:
+                memory.remember(pipeline)
     run_command(run)
     return outputs
 

@@ -13,7 +13,7 @@ from pipelines.core import artifacts, commands, locks, metadata, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
 from pipelines.core.config import Config
-from pipelines.core.stage import STAGES, Context, Stage, get
+from pipelines.core.stage import STAGES, Context, Stage, get, say_skipped
 
 
 class Pipeline:
@@ -36,6 +36,7 @@ class Pipeline:
         self._flags = flags or []
         self._metadata: metadata.Metadata | None = None
         self._results: dict[str, dict[str, Artifact]] = {}
+        self.looked_up: list[str] = []  # stages run or skipped, in order
         self.skipped: list[str] = []
         self.seconds: dict[str, float] = {}
 
@@ -64,14 +65,19 @@ class Pipeline:
         fingerprint = self._fingerprint(stage, inputs)
         cached = self._cached(stage, fingerprint)
         if cached is not None:
-            print(f'{stage.name}: nothing it depends on has changed since {_place(cached)}; skipped.', flush=True)
+            say_skipped(stage.name, cached)
             self.skipped.append(stage.name)
         else:
             started = time.monotonic()
             cached = self._make(stage, inputs, fingerprint)
             self.seconds[stage.name] = time.monotonic() - started
         self._results[stage.name] = cached
+        self.looked_up.append(stage.name)
         return cached
+
+    def reopened(self) -> 'Pipeline':
+        """Return a pipeline of the same configuration and root that has looked nothing up yet."""
+        return Pipeline(self.config, self.root, self.argv, self._flags)
 
     def outputs(self, name: str, make: bool = True) -> dict[str, Artifact]:
         """Return a stage's outputs for this configuration; a demo runs missing stages first.
@@ -199,7 +205,3 @@ def fresh(folder: str) -> str:
         tf.io.gfile.rmtree(folder)
     tf.io.gfile.makedirs(folder)
     return folder
-
-
-def _place(outputs: dict[str, Artifact]) -> str:
-    return os.path.dirname(next(iter(outputs.values())).uri)

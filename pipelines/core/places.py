@@ -15,10 +15,12 @@ class Place:
       root: the pipeline root, which need not exist.
       destination: the folder that serving watches.
       flags: the user's --config, --set and --pipeline_root, for commands named in messages.
+      raw: the configuration as its user wrote it.
     """
     root: str
     destination: str
     flags: list[str]
+    raw: reading.Raw
 
     def command(self, stage: str) -> str:
         return commands.line(stage, self.flags)
@@ -47,7 +49,7 @@ def find(config: str | None, overrides: Iterable[str], root: str | None, flags: 
     name, push = raw.values['name'], PushConfig(**raw.values.get('push', {}))
     checking.check_name(raw.where, name)
     root = root or default_root(name)
-    return Place(root, push.folder(root, name), flags)
+    return Place(root, push.folder(root, name), flags, raw)
 
 
 def default_root(name: str) -> str:

@@ -1,7 +1,8 @@
 """Definition of a stage, the context it runs in, and the lookup of stages by name."""
 import dataclasses
 import importlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # keep imports light until the flags are parsed
@@ -24,6 +25,8 @@ class Stage:
       roles: parts of data and model whose sources it depends on, see `roles.sources`.
       modules: modules whose sources it depends on as well; by default that of its command.
       extra_inputs: further values its result depends on, such as sizes and times of its raw files.
+      watched: the files whose sizes and times, with the configuration, sources and lineage, decide the values of
+        `extra_inputs`; None if more than that does.
       check: raises before any work if the stage cannot succeed.
       is_up_to_date: whether the outside world still matches these recorded outputs, by key.
       is_worker: whether this process only takes part in an execution that another process leads and records.
@@ -36,6 +39,7 @@ class Stage:
     sections: tuple[str, ...]
     roles: tuple[str, ...] = ()
     extra_inputs: Callable[..., dict] = lambda pipeline: {}
+    watched: Callable[['Config'], Iterable[str] | None] = lambda config: ()
     check: Callable[['Config'], None] = lambda config: None
     is_up_to_date: Callable[[dict], bool] = lambda outputs: True
     is_worker: Callable[['Config'], bool] = lambda config: False
@@ -67,6 +71,11 @@ class Context:
     argv: list[str]
     properties: dict[str, Any]
     pipeline: Any
+
+
+def say_skipped(name: str, outputs: dict[str, Any]) -> None:
+    place = os.path.dirname(next(iter(outputs.values())).uri)
+    print(f'{name}: nothing it depends on has changed since {place}; skipped.', flush=True)
 
 
 def get(name: str, config: 'Config | None' = None) -> Stage:

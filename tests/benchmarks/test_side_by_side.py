@@ -48,7 +48,7 @@ def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monk
     assert found['sides']['ours']['rate'] == pytest.approx(150, rel=0.25)
     assert found['differences'] == {'slow': 0.5, 'slower': 0}
     table = side_by_side.markdown({'naps': contest}, {'naps': found})
-    assert table.count('\n') == 4 and '3, 0 dropped' in table and '| 6 | |' in table
+    assert table.count('\n') == 6 and '3, 0 dropped' in table and '| 6 | |' in table
     side_by_side.draw({'naps': contest}, {'naps': found}, str(tmp_path / 'naps.png'))
     assert (tmp_path / 'naps.png').read_bytes().startswith(b'\x89PNG')
 
@@ -99,3 +99,22 @@ def test_every_contest_names_work_there_is():
     for script, work, *values in commands:
         assert f"'{work}': " in (BENCHMARKS / 'sides' / script).read_text().split('side.serve')[1]
         assert all('=' in value for value in values)
+
+
+def test_a_quick_contest_differs_in_its_sizes_alone(contest):
+    small = dataclasses.replace(contest, quick={'seconds': 1}).small()
+    assert [side.split()[1:] for side in small.sides.values()] == [
+        ['work', 'seconds=1', f'answer={answer}'] for answer in ('1.0', '1.5', '1.0')]
+    with pytest.raises(AssertionError, match='has no batch'):
+        dataclasses.replace(contest, quick={'batch': 1}).small()
+
+
+def test_every_quick_size_is_one_of_its_sides():
+    rows = yaml.safe_load((BENCHMARKS / 'contests.yaml').read_text())
+    small = [side_by_side.Contest(**row).small() for row in rows.values() if 'quick' in row]
+    assert len(small) > 5
+
+
+def test_the_table_names_the_processor_and_work_that_was_disturbed():
+    found = {'naps': {'machine': 'a processor, 2 cores, AVX2', 'undisturbed': False}, 'reads': {'undisturbed': True}}
+    assert side_by_side.measured_on(found) == 'a processor, 2 cores, AVX2; 1 of 2 measured beside other work'

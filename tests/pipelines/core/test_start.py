@@ -69,7 +69,7 @@ def test_a_stage_hashes_what_it_imports(name, imported, config_file):
 
     def closure(roots):
         return {*artifacts.closure(roots)}
-    own = {module for module in imported[name] if module.split('.')[0] in artifacts._PACKAGES
+    own = {module for module in imported[name] if module.split('.')[0] in artifacts.PACKAGES
            and artifacts._imports(module)[0] != artifacts._NO_CODE}
     found = stage.get(name)
     hashed = closure([*found.modules, *roles.sources(loaded, found.roles)])
