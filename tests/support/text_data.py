@@ -44,6 +44,12 @@ LEARNED = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100
            'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024']
 
 
+def number_words(n: int) -> list[str]:
+    """`n` lines of 1 to 5 words in turn, which is learned; in a longer one, two answers may be almost as good."""
+    draw = random.Random(0)
+    return [' '.join(draw.choices(list(WORDS), k=1 + i % 5)) for i in range(n)]
+
+
 def write_pairs(folder: pathlib.Path, split: str, n: int, seed: int) -> None:
     """Writes `n` pairs of number words in English and German, of two kinds, to `<split>.tsv`."""
     draw = random.Random(seed)

@@ -154,8 +154,7 @@ examples = [tf.train.Example(features=tf.train.Features(feature={
     name: feature(rows[name][i].numpy()) for name in names})).SerializeToString() for i in range(2)]
 tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': True})  # which rewrote the net once already
 again = model.signatures['tf_examples'](examples=tf.constant(examples))['image_bytes'].numpy()
-assert list(found) == list(again)
-np.savez(out, *[tf.io.decode_png(each).numpy() for each in found])
+np.savez(out, *[tf.io.decode_png(each).numpy() for each in [*found, *again]])
 assert 'keras_models' not in sys.modules
 """
 
@@ -172,8 +171,8 @@ def test_a_server_answers_files_with_the_picture_of_the_chain_in_memory(nets, pe
         sample = assets.sample(**{name: tf.constant(value) for name, value in files.items()})
         image = chain.try_on(nets, SMALL, {name: value[tf.newaxis] for name, value in sample.items()}, SEED)['image']
         expected = chain.pixels(image[0], 'truncated').numpy().astype(int)
-        # a level, where it is cut off
-        np.testing.assert_allclose(found[f'arr_{i}'], expected, rtol=0, atol=1)
+        for each in (i, 2 + i):  # of either signature; a level, where it is cut off
+            np.testing.assert_allclose(found[f'arr_{each}'], expected, rtol=0, atol=1)
 
 
 def test_one_bad_pair_costs_the_others_nothing(people, exported):

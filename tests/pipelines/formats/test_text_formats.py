@@ -17,7 +17,7 @@ from pipelines.formats import runner
 from pipelines.formats import served as served_format
 from pipelines.serving import saved_model
 from support import quick_stages, served
-from support.text_data import LEARNED, WORDS
+from support.text_data import LEARNED, WORDS, number_words
 
 STEPS = [*LEARNED, 'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
 
@@ -41,7 +41,7 @@ def finished(config_file, translator_root, tmp_path_factory):
 def test_a_format_translates_as_the_saved_model(finished, name):
     pipeline, _ = finished
     folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
-    lines = [' '.join(np.random.default_rng(i).choice(list(WORDS), 1 + i % 9)) for i in range(40)] + ['', '   ', 'TWO']
+    lines = [*number_words(40), '', '   ', 'TWO']
     ours = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
     expected, found = (saved_model.run(model, lines) for model in (ours, runner.load(folder)))
     assert [each['answers'] for each in found] == [each['answers'] for each in expected]
