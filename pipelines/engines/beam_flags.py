@@ -34,6 +34,8 @@ def check(flags: list[str], root: str | None, known: Collection[str]) -> list[st
 def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -> list[str]:
     """Return what Beam would ignore with a warning, or fail on with a traceback, as sentences."""
     from apache_beam.options.pipeline_options import PipelineOptions
+
+    from pipelines.engines import portable
     if not flags[0].startswith('-'):
         return [f'{flags[0]!r} is not a flag; give a configuration as --config {flags[0]}; --help lists all flags']
     if any(flag.split('=')[0] == '--dry_run' for flag in flags):  # given to `pipelines.run`, for example
@@ -42,9 +44,10 @@ def _beam_problems(flags: list[str], own: Collection[str], check_runner: bool) -
         try:
             options = PipelineOptions(flags)
             known = options.get_all_options()
+            unknown = portable.unknown_flags(
+                options, set(options.get_all_options(retain_unknown_options=True)) - set(known))
         except SystemExit:  # raised by argparse for a missing value or one of the wrong type
             return [said.getvalue().rsplit('error: ', 1)[-1].removeprefix('argument ').strip()]
-        unknown = sorted(set(options.get_all_options(retain_unknown_options=True)) - set(known))
     every = {*known, *own}
     close = {name: difflib.get_close_matches(name, every, n=1) for name in unknown}
     found = [f'--{name} is a flag of neither this command nor Beam' + (f'; did you mean --{near[0]}?' if near else '')

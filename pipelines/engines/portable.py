@@ -7,7 +7,9 @@ import os
 import shutil
 import socket
 import urllib.parse
+from collections.abc import Collection
 
+import grpc
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
@@ -15,15 +17,44 @@ from apache_beam.options.pipeline_options import (
     PrismRunnerOptions,
     SparkRunnerOptions,
 )
+from apache_beam.portability.api import beam_job_api_pb2_grpc
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+from data_prep import UserError
 
 _HERE = ('[local]', '[auto]', '[collection]', '')  # masters for which Beam starts Flink on this machine
 _LOOPBACK = ('localhost', '127.0.0.1', '::1')
+_CONNECT_SECONDS = 5
 
 
 def problems(options: PipelineOptions, runner: str) -> list[str]:
     """Describe every problem of a job for this runner, by its class's name; none for a runner that is not portable."""
     checks = {'FlinkRunner': _flink, 'SparkRunner': _spark, 'PrismRunner': _prism, 'PortableRunner': _job_service}
-    return checks[runner](options) if runner in checks else []
+    if runner not in checks:
+        return []
+    given = options.view_as(PortableOptions).job_endpoint  # then Beam starts no job server for any of them
+    return _job_service(options) if given else checks[runner](options)
+
+
+def unknown_flags(options: PipelineOptions, names: Collection[str]) -> list[str]:
+    """Return those of `names` that the job server of --job_endpoint does not know, either; all without one.
+
+    Raises:
+      UserError: what answers at --job_endpoint is not a job server.
+      SystemExit: argparse's, a flag of the job server lacks its value or has one of the wrong type.
+    """
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if not names or endpoint in (None, 'embed'):
+        return sorted(names)
+    with grpc.insecure_channel(endpoint) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_CONNECT_SECONDS)
+            known = JobServiceHandle(beam_job_api_pb2_grpc.JobServiceStub(channel), options).get_pipeline_options()
+        except (grpc.FutureTimeoutError, grpc.RpcError) as error:
+            given = ' and '.join(f'--{name}' for name in sorted(names))
+            raise UserError(f'--job_endpoint {endpoint}: no job service answers there, which may know {given}. Start '
+                            'one, or correct the address.') from error
+    return sorted(name for name in names if f'beam:option:{name}:v1' not in known)
 
 
 def _flink(options: PipelineOptions) -> list[str]:
@@ -96,7 +127,7 @@ def _answers(flag: str, address: str | None, service: str, remedy: str = '') -> 
     if not host or not port:
         return [f'{flag} {address or ""}'.rstrip() + f' must be HOST:PORT, the address of a {service}']
     try:
-        socket.create_connection((host, port), timeout=5).close()
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         return [f'{flag} {address}: no {service} answers there ({error})' + (f'.{remedy}' if remedy else '')]
     return []
