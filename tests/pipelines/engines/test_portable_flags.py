@@ -151,3 +151,8 @@ def test_flags_of_a_job_server_need_one_that_answers(listening, deaf, grpc_serve
         said = refusal(*PORTABLE, '--job_endpoint', address, '--number_of_execution_retries', '3')
         assert said == (f'--job_endpoint {address}: no job service answers there, which may know '
                         '--number_of_execution_retries. Start one, or correct the address.')
+
+
+@pytest.mark.parametrize('runner', ['DaskRunner', 'apache_beam.runners.dask.dask_runner.DaskRunner'])
+def test_dask_is_refused_because_it_mixes_outputs(runner):
+    assert 'elements of all its outputs' in refusal('--runner', runner, '--dask_client_address', 'localhost:8786')
