@@ -18,7 +18,10 @@ from apache_beam.options.pipeline_options import (
     SparkRunnerOptions,
 )
 from apache_beam.portability.api import beam_job_api_pb2_grpc
+from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
+from apache_beam.runners.portability.job_server import JavaJarJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.portability.spark_runner import SparkJarJobServer
 
 from data_prep import UserError
 
@@ -59,7 +62,7 @@ def unknown_flags(options: PipelineOptions, names: Collection[str]) -> list[str]
 
 def _flink(options: PipelineOptions) -> list[str]:
     flink = options.view_as(FlinkRunnerOptions)
-    master, found = flink.flink_master, _job_server('flink', flink.flink_job_server_jar)
+    master, found = flink.flink_master, _job_server('flink', flink.flink_job_server_jar, FlinkJarJobServer(options))
     if master in _HERE:
         return found
     return found + _answers('--flink_master', master, "Flink's REST service") + _workers(options, master)
@@ -67,7 +70,7 @@ def _flink(options: PipelineOptions) -> list[str]:
 
 def _spark(options: PipelineOptions) -> list[str]:
     spark = options.view_as(SparkRunnerOptions)
-    master, found = spark.spark_master_url, _job_server('spark', spark.spark_job_server_jar)
+    master, found = spark.spark_master_url, _job_server('spark', spark.spark_job_server_jar, SparkJarJobServer(options))
     if master.startswith('local'):
         return found
     return found + _answers('--spark_master_url', master, 'Spark master') + _workers(options, master)
@@ -90,13 +93,20 @@ def _job_service(options: PipelineOptions) -> list[str]:
     return _answers('--job_endpoint', endpoint, 'job service') + _workers(options, endpoint)
 
 
-def _job_server(engine: str, jar: str | None) -> list[str]:
-    """Check what Beam needs to start this engine's job server on this machine."""
+def _job_server(engine: str, jar: str | None, server: JavaJarJobServer) -> list[str]:
+    """Check what Beam needs to start this engine's job server on this machine, and fetch the server as Beam would."""
     if jar and '://' not in jar and not os.path.isfile(jar):
         return [f'--{engine}_job_server_jar: there is no file {jar}']
+    remedy = 'give a running job server with --runner PortableRunner --job_endpoint HOST:PORT'
     if not shutil.which('java'):
         return [f'--runner {engine.title()}Runner needs Java for its job server, and there is no `java` on PATH; '
-                'install one, or give a running job server with --runner PortableRunner --job_endpoint HOST:PORT']
+                f'install one, or {remedy}']
+    address = server.path_to_jar()
+    try:
+        server.local_jar(address, server._jar_cache_dir)
+    except (RuntimeError, OSError):  # Beam's for one it cannot fetch; urllib's
+        return [f'--runner {engine.title()}Runner: its job server could not be fetched from {address}; name one with '
+                f'--{engine}_job_server_jar, or {remedy}']
     return []
 
 

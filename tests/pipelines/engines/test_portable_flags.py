@@ -1,17 +1,23 @@
 """A job for Flink, Spark, Prism or a job service is refused by name where it would wait or fail on its workers."""
+import os
 import re
 import socket
 from concurrent import futures
 
 import grpc
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2 as job_api
 from apache_beam.portability.api import beam_job_api_pb2_grpc as job_services
+from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
+from apache_beam.runners.portability.spark_runner import SparkJarJobServer
+from apache_beam.utils import subprocess_server
 
 from data_prep import UserError
 from pipelines.engines import beam_flags, portable
 
 FLINK, SPARK, PRISM, PORTABLE = (('--runner', f'{name}Runner') for name in ('Flink', 'Spark', 'Prism', 'Portable'))
+SERVERS = FlinkJarJobServer, SparkJarJobServer
 POOL = ('--environment_type', 'EXTERNAL', '--environment_config')
 
 
@@ -32,7 +38,10 @@ def deaf():
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """A `java` on PATH; nothing starts it."""
+    """A `java` on PATH, and the job servers that Beam keeps; nothing starts them."""
+    monkeypatch.setattr(subprocess_server.JavaJarServer, 'JAR_CACHE', str(tmp_path))
+    for server in SERVERS:
+        (tmp_path / os.path.basename(server(PipelineOptions([])).path_to_jar())).touch()
     (tmp_path / 'java').write_text('#!/bin/sh\n')
     (tmp_path / 'java').chmod(0o755)
     monkeypatch.setenv('PATH', str(tmp_path))
@@ -118,9 +127,11 @@ def test_what_beam_starts_on_this_machine_needs_no_workers_named(java, given):
 
 @pytest.mark.parametrize('runner, flag', [(FLINK, '--flink_master'), (SPARK, '--spark_master_url')],
                          ids=['flink', 'spark'])
-def test_a_job_server_needs_java_and_its_file(java, tmp_path, monkeypatch, runner, flag):
+def test_a_job_server_needs_java_and_its_file(java, deaf, tmp_path, monkeypatch, runner, flag):
     jar = f'--{runner[1].removesuffix("Runner").lower()}_job_server_jar'
     assert f'{jar}: there is no file {tmp_path}/none.jar' in refusal(*runner, jar, f'{tmp_path}/none.jar')
+    absent = f'http://{deaf}/server.jar'
+    assert f'its job server could not be fetched from {absent}; name one' in refusal(*runner, jar, absent)
     monkeypatch.setenv('PATH', str(tmp_path / 'empty'))
     assert 'needs Java' in refusal(*runner)
 
