@@ -4,6 +4,7 @@
 # make browser: the page in a real browser, Debian's (`apt-get install chromium`), and axe-core from npm, kept in .venv.
 # make cluster: tests with servers of their own, Debian's MariaDB (`apt-get install mariadb-server`), and a Kubeflow pipeline.
 # make prism: builds Beam's Prism runner with Go, and prepares text and images on it.
+# make flink: fetches Flink from PyPI and Beam's job server by Maven, and prepares text, images and try-on on it.
 # make jobset: compares manifests with JobSet's own definition, from GitHub, kept in .venv.
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.   make bench-quick: the same at small sizes, in ten minutes.
@@ -12,11 +13,12 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBSET := https://raw.githubusercontent.com/kubernetes-sigs/jobset/v0.10.1/config/components/crd/bases
+FLINK := $(abspath $(VENV))/flink
 PRISM := $(abspath $(VENV))/prism
-PRISM_TEST := tests/data_prep/test_portable.py::test_prism_writes_the_bytes_of_the_direct_runner
+ENGINES_TEST := tests/data_prep/test_clusters.py
 JOBSET_TEST := tests/pipelines/engines/test_jobset.py::test_the_manifest_keeps_jobset_s_published_schema
 
-.PHONY: install run test test-all browser cluster jobset prism torch references bench bench-quick docs lint clean
+.PHONY: install run test test-all browser cluster jobset prism flink torch references bench bench-quick docs lint clean
 
 install: $(VENV)/.installed
 
@@ -44,10 +46,10 @@ browser: install
 	AXE=$(VENV)/axe/package/axe.min.js $(BIN)/python -m pytest -n 0 -m browser
 
 cluster: install
-	$(BIN)/python -m pytest -n 0 -m cluster --deselect $(JOBSET_TEST) --deselect $(PRISM_TEST)
+	$(BIN)/python -m pytest -n 0 -m cluster --deselect $(JOBSET_TEST) --ignore $(ENGINES_TEST)
 
 prism: $(PRISM)/prism
-	PRISM=$(PRISM)/prism $(BIN)/python -m pytest -n 0 -m cluster $(PRISM_TEST)
+	PRISM=$(PRISM)/prism $(BIN)/python -m pytest -n 0 -m cluster $(ENGINES_TEST) -k prism
 
 # The version nearest to the lock's apache-beam that Go's proxy has: it refuses 2.72.0.
 $(PRISM)/prism: $(VENV)/.installed
@@ -55,6 +57,15 @@ $(PRISM)/prism: $(VENV)/.installed
 	mkdir -p $(PRISM)
 	cd $(PRISM) && rm -f go.mod go.sum && go mod init prism && go get github.com/apache/beam/sdks/v2@v2.73.0 \
 	    && go build -mod=mod -o prism github.com/apache/beam/sdks/v2/go/cmd/prism
+
+flink: $(FLINK)/.installed
+	FLINK=$(FLINK) $(BIN)/python -m pytest -n 0 -m cluster $(ENGINES_TEST) -k flink
+
+$(FLINK)/.installed: $(VENV)/.installed tests/support/job_server.xml
+	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "Flink needs Java, and Maven fetches Beam's job server. Install them: apt-get install openjdk-17-jre-headless maven."; exit 2; }
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(FLINK)/cluster apache-flink-libraries==1.19.3
+	mvn --quiet --file tests/support/job_server.xml dependency:copy-dependencies -DoutputDirectory=$(FLINK)/job-server
+	touch $@
 
 jobset: install
 	test -f $(VENV)/jobset.yaml || curl -fsSLo $(VENV)/jobset.yaml $(JOBSET)/jobset.x-k8s.io_jobsets.yaml

@@ -68,6 +68,9 @@ def finish(folder: str) -> records.Manifest:
     for scratch in _SCRATCH:
         if tf.io.gfile.exists(os.path.join(folder, scratch)):
             tf.io.gfile.rmtree(os.path.join(folder, scratch))
+    for here, _, names in list(tf.io.gfile.walk(folder)):  # what a worker was writing when it was killed
+        for name in filter(records.TEMPORARY.search, names):
+            tf.io.gfile.remove(os.path.join(here, name))
     path = os.path.join(folder, _PROBLEMS)
     if tf.io.gfile.exists(path):
         with tf.io.gfile.GFile(path, 'rb') as file:

@@ -65,6 +65,8 @@ _KINDS: dict[str, Any] = {
     'padding': float, 'agnostic': re.compile('paper|official'), 'sha256': (re.compile(r'[\w.-]+'), _HASH),
     'categories': [_NAME], 'binary': [_NAME]}
 
+TEMPORARY = re.compile(r'\.tmp-[0-9a-f]{8}$')  # the end of a file's name until it is complete
+
 
 class ShardWriter:
     """Write one shard and its index; both appear under their names only when `close` succeeds.

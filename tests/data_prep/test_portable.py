@@ -1,4 +1,4 @@
-"""The same jobs on Beam's portable job service, with workers in their own processes, and on Prism."""
+"""The same job on Beam's portable job service, with workers in their own processes."""
 import os
 import signal
 import subprocess
@@ -64,20 +64,3 @@ def test_separate_workers_write_the_bytes_of_the_direct_runner(config_file, job_
     workers = {int(line) for line in started.read_text().split()}
     assert workers and service not in workers  # each the shell that became a worker
     assert 'data_prep.text.job' in imported.read_text()  # and it was they who ran the job's functions
-
-
-@pytest.mark.cluster  # `make prism` builds it
-def test_prism_writes_the_bytes_of_the_direct_runner(config_file, tmp_path):
-    if not (prism := os.environ.get('PRISM')):
-        pytest.skip('PRISM names no Prism; `make prism` builds one')
-    for name, chosen in (('text', ['--config', config_file, *(part for pair in SHARDS for part in ('--set', pair))]),
-                         ('images', ['--config', 'demo_images'])):
-        made = {}
-        for runner, flags in (('direct', []), ('prism', ['--runner', 'PrismRunner', '--prism_location', prism])):
-            root = tmp_path / name / runner
-            done = command('pipelines.prepare', *chosen, '--pipeline_root', str(root), *flags)
-            assert done.returncode == 0, done.stdout + done.stderr
-            [examples] = root.glob('prepare/*/examples')
-            made[runner] = files(examples)
-        assert made['prism'] == made['direct']
-        assert 'manifest.json' in made['prism']

@@ -31,7 +31,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.run': 'test_pipeline.py: the `finished` fixture',
     'python -m pipelines.prepare': 'test_readme.py: test_your_own_pairs',
     'python -m pipelines.prepare --config my.yaml --runner PrismRunner --prism_location .venv/prism/prism':
-        'test_portable.py, by `make prism`',
+        'test_clusters.py, by `make prism`',
     'python -m pipelines.export': 'test_start.py: the `imported` fixture',
     'python -m pipelines.export --to tflite': 'test_formats.py',
     'python -m pipelines.evaluate --format tflite': 'test_formats.py',
@@ -141,7 +141,8 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.serve --parser parsing_lip.onnx':
         'test_serve_page.py: test_two_photographs_become_a_try_on, with the parser of the tests',
 }
-CLOUD = ('--runner DataflowRunner', '--runner FlinkRunner', '--runner SparkRunner', '--strategy tpu')
+CLOUD = ('--runner DataflowRunner', '--runner FlinkRunner', '--runner SparkRunner', '--runner PortableRunner',
+         '--strategy tpu')
 
 
 def commands():
