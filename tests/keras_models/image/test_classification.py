@@ -150,6 +150,7 @@ def in_a_fresh_process(folder, tmp_path):
     return np.load(tmp_path / 'found.npz')
 
 
+@pytest.mark.slow  # test_localisation.py serves a fused net, exported too
 def test_fused_models_are_averaged_and_the_export_holds_them_all(tmp_path):
     """Simonyan & Zisserman 4.4; the other comes with views and a crop of its own."""
     own = Inference(views=['single', 'dense'], scales=[14])

@@ -202,29 +202,46 @@ class Perfect(tf.Module):
                 'true_parse': given['parse'], 'agnostic_parse': given['agnostic_parse'], 'removed': given['removed']}
 
 
+class Negative(Perfect):
+    """Makes the negative of that picture."""
+
+    @tf.function
+    def judged(self, **files):
+        found = super().judged(**files)
+        return {**found, **{name: 1 - found[name] for name in ('image', 'reconstructed', 'warped')}}
+
+
 @pytest.fixture(scope='module')
 def perfect(assets):
     return Perfect(assets)
 
 
-def test_a_model_nobody_trained_and_a_perfect_one(model, perfect, pairs):
+def test_a_perfect_model(perfect, pairs):
+    judged = Scorer({})
+    assert {*judged.names} == ALWAYS and judged.names[-1] == 'ssim'
+    found = judged(perfect, *pairs)
+    for row, numbers in zip(pairs[1], found):
+        assert {*numbers} == ALWAYS - {*Scorer.CORPUS}
+        assert all(map(math.isfinite if row['target'] else math.isnan, numbers.values()))
+    for numbers in found[:2]:
+        for name in {*numbers} - {'warp_l1_identity', 'ssim_pasted', 'mask_ssim_pasted'}:
+            assert numbers[name] == pytest.approx(float('ssim' in name), abs=1e-4)  # float32 where a picture is flat
+    assert judged.corpus()['parse_iou'] == 1
+    assert 0 < judged.corpus()['parse_iou_copied'] < 0.25  # of four classes only the background is copied, and it
+    # fills what the others lack
+
+
+@pytest.mark.slow  # test_tryon_pipeline.py judges one, too
+def test_a_model_nobody_trained(model, perfect, pairs):
     of_random, of_perfect = Scorer({}), Scorer({})
-    assert {*of_random.names} == ALWAYS and of_random.names[-1] == 'ssim'
     found, best = of_random(model, *pairs), of_perfect(perfect, *pairs)
-    for row, results in zip(pairs[1], zip(found, best)):
-        for numbers in results:
-            assert {*numbers} == ALWAYS - {*Scorer.CORPUS}
-            assert all(map(math.isfinite if row['target'] else math.isnan, numbers.values()))
     for one, other in zip(found[:2], best[:2]):
         for name in {*one} - {'warp_l1_identity', 'ssim_pasted', 'mask_ssim_pasted'}:
-            assert other[name] == pytest.approx(float('ssim' in name), abs=1e-4)  # float32 where a picture is flat
             assert one[name] > 0.05 if 'l1' in name or 'lab' in name else one[name] < 0.95
         for name in ('warp_l1_identity', 'ssim_pasted', 'mask_ssim_pasted'):  # for which no model is asked
             assert one[name] == pytest.approx(other[name], abs=1e-4)
-    assert of_perfect.corpus()['parse_iou'] == 1 and of_random.corpus()['parse_iou'] < 0.5
-    copied = of_perfect.corpus()['parse_iou_copied']
-    assert 0 < copied < 0.25  # the background is all that is copied of four classes, and it fills what the others lack
-    assert copied == of_random.corpus()['parse_iou_copied']
+    assert of_random.corpus()['parse_iou'] < 0.5
+    assert of_random.corpus()['parse_iou_copied'] == of_perfect.corpus()['parse_iou_copied']
 
 
 def test_pairs_worn_by_nobody_have_no_scores_and_still_pictures(perfect, pairs):
@@ -286,7 +303,7 @@ def mean_colours(shown, training):
     pytest.param(False, id='mean colours'),
     pytest.param(True, id='inception', marks=pytest.mark.slow)])  # which test_fid.py proves by itself
 def test_published_networks_see_no_distance_between_equal_pictures(
-        perfect, model, pairs, tmp_path, monkeypatch, inception):
+        assets, perfect, pairs, tmp_path, monkeypatch, inception):
     if not inception:
         statistics = fid.Statistics
         monkeypatch.setattr(fid, 'load', lambda path: mean_colours)
@@ -300,7 +317,7 @@ def test_published_networks_see_no_distance_between_equal_pictures(
     assert math.isnan(judged.corpus()['fid'])  # there is no covariance of a single picture
     best += judged(perfect, *(each[1:] for each in pairs))
     none = judged.corpus()['fid']
-    found = judged(model, *(each[:2] for each in pairs))
+    found = judged(Negative(assets), *(each[:2] for each in pairs))
     assert [numbers['lpips'] for numbers in best[:2]] == [0, 0] and math.isnan(best[2]['lpips'])
     assert min(numbers['lpips'] for numbers in found) > 0.01
     distance = judged.corpus()['fid']

@@ -175,6 +175,7 @@ def test_a_server_answers_files_with_the_picture_of_the_chain_in_memory(nets, pe
             np.testing.assert_allclose(found[f'arr_{each}'], expected, rtol=0, atol=1)
 
 
+@pytest.mark.slow  # test_tryon_pipeline.py gives `predict` a bad pair among good ones
 def test_one_bad_pair_costs_the_others_nothing(people, exported):
     good, other = requests(people)
     nobody = {**good, 'pose_json': json.dumps({'people': []}).encode()}

@@ -117,7 +117,8 @@ def watched(monkeypatch):
     return steps, kills, read
 
 
-@pytest.mark.parametrize('strategy', ['one_device', 'mirrored'])
+@pytest.mark.parametrize('strategy', ['one_device', pytest.param(
+    'mirrored', marks=pytest.mark.slow)])  # test_multi_worker.py resumes with two replicas
 def test_killed_three_times_and_not_at_all(config_file, few, tmp_path, watched, monkeypatch, strategy):
     """Within epoch 0, at its end, in epoch 2; dropout, plateau: records, losses, curves, weights to the bit.
 
