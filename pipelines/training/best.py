@@ -31,12 +31,12 @@ class Best:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """What checkpoints hold."""
+        """Return what checkpoints hold."""
         return {'value': self.value, 'step': self.step, 'worse': self.worse} if self._settings.monitor else {}
 
     @property
     def stopped(self) -> bool:
-        """Whether `train.patience` validations in a row were not better."""
+        """Return whether `train.patience` validations in a row were not better."""
         return 0 < self._settings.patience <= int(self.worse.numpy())
 
     def update(self, validation: dict[str, float], step: int) -> bool:

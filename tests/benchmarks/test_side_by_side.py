@@ -55,7 +55,7 @@ def test_every_peer_has_a_ratio_and_answers_are_compared(contest, tmp_path, monk
 
 @pytest.mark.slow  # rates, by the clock
 def test_what_others_take_is_seen(contest, tmp_path):
-    """Of a side that sleeps beside one that does nothing else than count."""
+    """Measure a side that sleeps beside a process that does nothing but count."""
     side = side_by_side.Side(contest.sides['ours'], {'peers': sys.executable}, tmp_path / 'answer.npz')
     counting = subprocess.Popen([sys.executable, '-c', 'while True: pass'])
     try:

@@ -30,7 +30,7 @@ def picture(seed, size=SIZE):
 
 
 def found(true, **others):
-    """What a model that makes the true picture is judged by; the garment lies in the middle half, the arms below it."""
+    """Return what a perfect model is judged by; the garment lies in the middle half, the arms below it."""
     parse = np.zeros(SIZE, np.int32)
     parse[32:96, 32:96] = judge.UPPER
     parse[96:, :32], parse[96:, 96:] = judge.ARMS
@@ -135,7 +135,7 @@ def test_ssim_over_a_mask_is_that_of_the_windows_centred_there():
 
 @pytest.mark.parametrize('side, count', [(1024, 5), (176, 5), (161, 5), (160, 4), (128, 4), (11, 1)])
 def test_as_many_scales_as_windows_fit(side, count):
-    """Of five 2004's weights, which sum to 1.0001."""
+    """Use Wang et al.'s five weights where five windows fit; they sum to 1.0001."""
     weights = judge.scales(side)
     assert len(weights) == count and weights.sum() == pytest.approx(1)
     if side < 1000:

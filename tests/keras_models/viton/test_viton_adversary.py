@@ -33,7 +33,7 @@ def constant(*scales):
 
 
 def test_parameters():
-    """Of 39 channels, as pix2pixHD has on Cityscapes: its 5,603,202 without the biases that do nothing."""
+    """Count those of 39 channels, as pix2pixHD has on Cityscapes: its 5,603,202 without the biases that do nothing."""
     by_hand = [(16 * 39 + 1) * 64, 16 * 64 * 128, 16 * 128 * 256, 16 * 256 * 512, 16 * 512 + 1]
     assert adversary.parameters(39) == 2 * sum(by_hand) == 5_603_202 - 2 * (128 + 256 + 512)
     for settings in ({}, {'layers': 4, 'scales': 3}, {'width': 1 / 4, 'scales': 1}):

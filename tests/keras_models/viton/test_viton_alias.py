@@ -320,8 +320,9 @@ def test_what_each_input_reaches(nets):
 
 
 def test_rows_of_a_batch_do_not_see_each_other(nets):
-    """What is beside it changes nothing. A batch of one is another matter: its kernels round otherwise, which 24
-    normalisations take to 3e-3 on some machines."""
+    """Change the row beside one: nothing follows. A batch of one is another matter: its kernels round otherwise, which
+    24 normalisations take to 3e-3 on some machines.
+    """
     given = maps(2)
     together = nets['paper'](given).numpy()
     for row in range(2):
