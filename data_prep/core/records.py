@@ -33,6 +33,7 @@ _REMEDY = 'Remove this data set and run `python -m pipelines.prepare` again.'
 _OPEN = 64  # open shards: a mapping keeps its file open, and a process may have 1,024
 _AROUND = HEADER.size + FOOTER.size  # overhead of a record in a shard, in bytes
 _BYTES_PER_WRITE = 1 << 18  # bytes written and hashed per call
+TEMPORARY = re.compile(r'\.tmp-[0-9a-f]{8}$')  # the end of a `temporary_name`
 
 
 def index_dtype(lengths: tuple[str, ...]) -> np.dtype:
@@ -40,9 +41,14 @@ def index_dtype(lengths: tuple[str, ...]) -> np.dtype:
     return np.dtype([('offset', '<u8'), ('length', '<u4'), ('crc', '<u4'), *[(name, '<u4') for name in lengths]])
 
 
+def temporary_name(path: str) -> str:
+    """Return the name of a file beside `path` until it is complete."""
+    return f'{path}.tmp-{uuid.uuid4().hex[:8]}'
+
+
 def write_atomically(path: str, data: bytes) -> None:
     """Write under a temporary name beside `path`, then rename, so that no reader sees a partial file."""
-    temporary = f'{path}.tmp-{uuid.uuid4().hex[:8]}'
+    temporary = temporary_name(path)
     try:
         with files.gfile().GFile(temporary, 'wb') as file:
             file.write(data)
@@ -65,9 +71,6 @@ _KINDS: dict[str, Any] = {
     'padding': float, 'agnostic': re.compile('paper|official'), 'sha256': (re.compile(r'[\w.-]+'), _HASH),
     'categories': [_NAME], 'binary': [_NAME]}
 
-TEMPORARY = re.compile(r'\.tmp-[0-9a-f]{8}$')  # the end of a file's name until it is complete
-
-
 class ShardWriter:
     """Write one shard and its index; both appear under their names only when `close` succeeds.
 
@@ -80,7 +83,7 @@ class ShardWriter:
         self.path, self.lengths = path, lengths
         files.gfile().makedirs(os.path.dirname(path))
         # A retried worker must not write into the file of an earlier attempt.
-        self._temporary = f'{path}.tmp-{uuid.uuid4().hex[:8]}'
+        self._temporary = temporary_name(path)
         self._file = files.gfile().GFile(self._temporary, 'wb')
         self._sha256 = hashlib.sha256()
         self._rows: list[tuple] = []

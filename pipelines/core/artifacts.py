@@ -99,6 +99,11 @@ def file_hashes(folder: str) -> dict[str, str]:
     return hashes
 
 
+def source_hashes(folder: str) -> dict[str, str]:
+    """Return `file_hashes` without the files that Python compiled."""
+    return {path: digest for path, digest in file_hashes(folder).items() if '__pycache__' not in path}
+
+
 def version_folders(folder: str) -> list[str]:
     """Return the integer-named folders of a serving destination, lowest first; empty if it does not exist."""
     names = files.names(folder) if files.is_folder(folder) else []
@@ -136,8 +141,7 @@ def _imports(module: str) -> tuple[str, frozenset[str]]:
             found.update([node.module, *(f'{node.module}.{alias.name}' for alias in node.names)])
     own = {name for name in found if name.split('.')[0] in PACKAGES and _is_module(name)}
     if module == _COPIED:
-        text = sha256({path: digest for path, digest in file_hashes(os.path.dirname(spec.origin)).items()
-                       if not path.startswith('__pycache__')})
+        text = sha256(source_hashes(os.path.dirname(spec.origin)))
     return text if module.startswith(_COPIED) else _tree(tree), frozenset(own)
 
 

@@ -6,7 +6,6 @@ lineage, and the files that stages watch. If any of it differs, the stages are l
 """
 import contextlib
 import dataclasses
-import hashlib
 import importlib.util
 import io
 import json
@@ -132,11 +131,9 @@ def _stat(path: str) -> os.stat_result | None:
 
 def _sources() -> str:
     """Return a hash of all files of the project's packages."""
-    digest = hashlib.sha256()
+    found = {}
     for package in artifacts.PACKAGES:
         spec = importlib.util.find_spec(package)
         assert spec and spec.submodule_search_locations
-        for path in files.walk_folder(spec.submodule_search_locations[0]):
-            if '__pycache__' not in path:
-                digest.update(f'{path}\0{files.sha256(path)[0]}\n'.encode())
-    return digest.hexdigest()
+        found[package] = artifacts.source_hashes(spec.submodule_search_locations[0])
+    return artifacts.sha256(found)

@@ -40,6 +40,21 @@ def after_each_checkpoint(train: Callable[[], T]) -> tuple[T, list[tuple[str, in
                 return train(), done
 
 
+def stored(path) -> dict:
+    """Return what a checkpoint holds, by key."""
+    import tensorflow as tf
+    reader = tf.train.load_checkpoint(str(path))
+    return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map() if key[0] != '_'}
+
+
+def same(one: dict, other: dict) -> None:
+    """Assert that two checkpoints hold the same, to the bit."""
+    import numpy as np
+    assert one.keys() == other.keys() and one
+    for key, value in one.items():
+        np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
 def at_step(step: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
     """Sends `number` to the command that calls this first, when it has taken `step` steps."""
     return functools.partial(_watch, functools.partial(_send, step, number))

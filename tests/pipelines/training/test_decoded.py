@@ -22,12 +22,6 @@ def load(config_file, *overrides):
     return config.load(config_file, [*SETTINGS, *overrides])
 
 
-def stored(path):
-    """What a checkpoint holds, by key."""
-    reader = tf.train.load_checkpoint(str(path))
-    return {key: reader.get_tensor(key).tolist() for key in reader.get_variable_to_shape_map() if key[0] != '_'}
-
-
 def gates(loaded, examples, run):
     """The metric as the gate computes it, with the SavedModel of the run's weights, and the answers."""
     nets = loaded.model_spec.build(loaded.model)
@@ -52,7 +46,7 @@ def test_killed_at_every_checkpoint_it_ends_as_undisturbed_with_the_number_of_th
     assert {('checkpoints', 2), ('best', 3), ('checkpoints', 4), ('checkpoints', 6)} <= {*done}
     assert (again.steps, again.best, again.averaged) == (found.steps, found.best, found.averaged)
     for name in ('weights', 'checkpoints/ckpt-6', f'best/ckpt-{found.best["step"]}'):
-        assert stored(straight / name) == stored(killed / name)
+        killed_runs.same(killed_runs.stored(straight / name), killed_runs.stored(killed / name))
     curve = dict(report.curves(str(straight / 'tensorboard'))['validation/chrf'])
     assert [*curve] == [3, 6] and found.best['step'] == max(curve, key=curve.get)
     number, answers = gates(loaded, examples, straight)

@@ -26,18 +26,6 @@ def load(config_file, *overrides):
     return config.load(config_file, [*SETTINGS, *overrides])
 
 
-def stored(path):
-    """What a checkpoint holds, by key."""
-    reader = tf.train.load_checkpoint(str(path))
-    return {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map() if key[0] != '_'}
-
-
-def same(one, other):
-    assert one.keys() == other.keys() and one
-    for key, value in one.items():
-        np.testing.assert_array_equal(value, other[key], err_msg=key)
-
-
 @pytest.mark.usefixtures('_small_net')
 def test_the_average_is_that_of_all_steps_and_is_validated_and_exported(config_file, examples, tmp_path, monkeypatch):
     """average_t = 0.75 average_(t-1) + 0.25 w_t from average_0 = w_0: after 9 steps, w_0 still counts 0.75^9."""
@@ -93,9 +81,10 @@ def test_killed_at_every_checkpoint_it_ends_as_undisturbed(config_file, examples
     assert len(done) == 5 + 3 * ('train.monitor=loss' in overrides)
     assert (again.best, again.averaged) == (found.best, found.averaged)
     for name in ('weights', 'checkpoints/ckpt-9'):
-        same(stored(straight / name), stored(killed / name))
+        killed_runs.same(killed_runs.stored(straight / name), killed_runs.stored(killed / name))
     if SCALED[0] in overrides:
-        scales = [value for key, value in stored(killed / 'checkpoints/ckpt-9').items() if 'loss_scale' in key]
+        last = killed_runs.stored(killed / 'checkpoints/ckpt-9')
+        scales = [value for key, value in last.items() if 'loss_scale' in key]
         assert 2. ** 18 in scales  # 2^15, doubled three times
 
 
