@@ -64,12 +64,15 @@ def examples(config_file, tmp_path_factory) -> str:
 
 @pytest.fixture(scope='session')
 def translator_root(config_file, tmp_path_factory) -> str:
-    """A pipeline root in which the tiny corpus was learned; tests that run more stages copy it."""
+    """A root after `python -m pipelines.run`, by which the tiny corpus is learned; tests that run more stages copy it.
+
+    Beside it, `printed.txt` holds what the command printed.
+    """
     def make(folder):
-        from pipelines.core import config, pipeline, stage
-        learned = pipeline.Pipeline(config.load(config_file, text_data.LEARNED), str(folder / 'root'), [])
-        for name in ('prepare', 'train'):
-            learned.run(stage.get(name))
+        done = commands.command('pipelines.run', '--config', config_file, '--pipeline_root', str(folder / 'root'),
+                                *text_data.FLAGS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / 'printed.txt').write_text(done.stdout, 'utf-8')
     return str(shared(tmp_path_factory, 'translator', make) / 'root')
 
 

@@ -3,6 +3,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -18,44 +19,42 @@ from pipelines import lineage
 from pipelines.core import artifacts, config, metadata, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.serving import pusher
-from support import quick_stages
 from support.commands import ROOT, command, environment, imported_packages
-from support.text_data import CONFIG, write_pairs
-
-SMALL = ['train.steps=2', 'train.checkpoint_every=2', 'train.validate_every=2', 'train.log_every=2',
-         'export.warmup_requests=1', 'evaluate.slices=[]']
+from support.text_data import LEARNED, write_pairs
 
 
 @dataclasses.dataclass
 class Finished:
-    """A folder of raw files, and a root where a model was pushed, and then another of the same training run."""
-    folder: object
+    """A folder with `runs/tiny`, a root where a model was pushed, and then another of the same training run.
+
+    `raw` holds the raw files of its data, to which the folder's more.tsv was added later.
+    """
+    folder: pathlib.Path
     root: str
     first: str
     second: str
+    config: str
+    raw: pathlib.Path
 
 
 @pytest.fixture(scope='module')
-def finished(tmp_path_factory):
+def finished(config_file, raw, translator_root, tmp_path_factory):
     folder = tmp_path_factory.mktemp('lineage')
-    for seed, (split, n) in enumerate({'train': 400, 'validation': 20, 'test': 20, 'more': 30}.items()):
-        write_pairs(folder, split, n, seed)
-    (folder / 'tiny.yaml').write_text(CONFIG.format(folder=folder))
-    root = str(folder / 'runs' / 'tiny')
+    write_pairs(folder, 'more', 30, 3)
+    root = str(shutil.copytree(translator_root, folder / 'runs' / 'tiny'))
 
     def pipeline(*more):
-        return Pipeline(config.load(str(folder / 'tiny.yaml'), [*SMALL, *more]), root, [])
-    made = {}
+        return Pipeline(config.load(config_file, [*LEARNED, *more]), root, [])
     whole = pipeline()
-    for name in stage.STAGES:
-        made |= whole.run(quick_stages.get(name))
+    made = {key: artifact for name in stage.STAGES for key, artifact in whole.outputs(name).items()}
     other = pipeline('inference.beam_size=1').run(stage.get('export'))['model']
     lineage_of = {key: {'id': artifact.id, 'digest': artifact.digest}
                   for key, artifact in {**made, 'model': other}.items()}
-    second = pusher.publish(os.path.join(other.uri, 'Format-Serving'), made['pushed_model'].properties['destination'],
+    [first] = artifacts.version_folders(os.path.join(root, 'serving', 'tiny'))
+    second = pusher.publish(os.path.join(other.uri, 'Format-Serving'), os.path.dirname(first),
                             {'pipeline': 'tiny', 'artifacts': lineage_of})
-    pipeline('data.train=[train.tsv,more.tsv]', 'data.pairs_per_shard=9').run(stage.get('prepare'))
-    return Finished(folder, root, made['pushed_model'].properties['path'], second)
+    pipeline(f'data.train=[train.tsv,{folder}/more.tsv]', 'data.pairs_per_shard=900').run(stage.get('prepare'))
+    return Finished(folder, root, first, second, config_file, raw)
 
 
 def printed(capsys, *argv):
@@ -85,23 +84,23 @@ def test_a_version_leads_back_to_metrics_run_configuration_commit_and_raw_files(
     assert exported.outputs['model'].digest == artifacts.digest(exported.outputs['model'].uri)
     assert f'model {exported.outputs["model"].digest}' in text
     for split in ('train', 'validation', 'test'):
-        path = finished.folder / f'{split}.tsv'
+        path = finished.raw / f'{split}.tsv'
         assert f'{path}, {path.stat().st_size:,} bytes, SHA-256 {sha256(path)}' in text
     assert 'more.tsv' not in text and '3 raw files' in text
     if head():
         assert text.count(f'commit {head()}') == 5
-    values = config.load(str(finished.folder / 'tiny.yaml'), SMALL).values
+    values = config.load(finished.config, LEARNED).values
     shown = yaml.safe_load('\n'.join(line.lstrip('│├└─ ') if re.match(r'[│├└ ]*── ', line) and line.endswith(':')
                                      else re.sub('^[│ ]+(?=seed)', '', line)
                                      for line in configuration(text, 'prepare')))
     assert shown['seed'] == values['seed'] and shown['data'] == values['data']
-    assert 'd_model: 32' in text and 'steps: 2' in text and 'beam_size: 4' in text
+    assert 'd_model: 64' in text and 'steps: 300' in text and 'beam_size: 4' in text
 
 
 @pytest.mark.parametrize('words', [['pipelines.push', '--list'], ['pipelines.lineage']])
 def test_commands_that_only_look_import_no_tensorflow(finished, words):
     """0.2 and 0.3 s of processor time, where importing TensorFlow takes 3."""
-    done = command(*words, '--config', str(finished.folder / 'tiny.yaml'), '--pipeline_root', finished.root,
+    done = command(*words, '--config', finished.config, '--pipeline_root', finished.root,
                    new_process=True, env=environment(PYTHONPROFILEIMPORTTIME='1'))
     assert os.path.basename(finished.second) in done.stdout
     assert not imported_packages(done) & {'tensorflow', 'keras', 'official', 'apache_beam', 'pandas', 'scipy'}
@@ -123,16 +122,16 @@ def test_a_rollback_leads_to_the_same_place(finished, capsys, tmp_path):
     first, again = printed(capsys, os.path.join(destination, os.path.basename(finished.first))), printed(capsys, back)
     assert first.splitlines()[1:] == again.splitlines()[1:]
     assert f'the files of {os.path.basename(finished.first)} again' in again.splitlines()[0]
-    forward = printed(capsys, '--raw', finished.folder / 'train.tsv', '--pipeline_root', root)
+    forward = printed(capsys, '--raw', finished.raw / 'train.tsv', '--pipeline_root', root)
     assert f'{back}, pushed' in forward and forward.count('loaded by serving') == 1
     assert forward.count(f'{os.path.basename(finished.first)}') == 2
 
 
 def test_a_raw_file_leads_to_every_version_it_went_into_whatever_it_is_called_now(finished, capsys, tmp_path,
                                                                                    monkeypatch):
-    renamed = shutil.copy(finished.folder / 'test.tsv', tmp_path / 'renamed.txt')
+    renamed = shutil.copy(finished.raw / 'test.tsv', tmp_path / 'renamed.txt')
     monkeypatch.chdir(finished.folder)  # its runs/ are looked through
-    by_name, by_hash = printed(capsys, '--raw', renamed), printed(capsys, '--raw', sha256(finished.folder / 'test.tsv'))
+    by_name, by_hash = printed(capsys, '--raw', renamed), printed(capsys, '--raw', sha256(finished.raw / 'test.tsv'))
     assert by_name.splitlines()[1:] == by_hash.splitlines()[1:]
     assert all(os.path.relpath(version) + ', pushed' in by_name for version in (finished.first, finished.second))
     assert len(re.findall('── export', by_name)) == 2
@@ -173,7 +172,7 @@ def test_a_list_that_is_gone_or_altered_is_named_and_nothing_claimed(finished, c
     lists = sorted(root.glob(f'prepare/*/examples/{raw_files.LIST}'))
     lists[0].unlink()
     lists[1].write_bytes(lists[1].read_bytes()[:-20])
-    text = printed(capsys, '--raw', finished.folder / 'train.tsv', '--pipeline_root', root)
+    text = printed(capsys, '--raw', finished.raw / 'train.tsv', '--pipeline_root', root)
     assert text.count('unknown for this one') == 2
     assert 'is missing; its SHA-256 was' in text and 'was changed after it was written (its SHA-256 differs)' in text
     assert 'in no data set' in text
@@ -203,8 +202,8 @@ def test_the_list_holds_every_file_below_what_was_named_once(tmp_path):
 
 def test_a_raw_file_that_changes_while_it_is_read_stops_the_stage(finished, tmp_path, monkeypatch):
     for split in ('train', 'validation', 'test'):
-        shutil.copy(finished.folder / f'{split}.tsv', tmp_path)
-    loaded = config.load(str(finished.folder / 'tiny.yaml'), [f'data.folder={tmp_path}'])
+        shutil.copy(finished.raw / f'{split}.tsv', tmp_path)
+    loaded = config.load(finished.config, [f'data.folder={tmp_path}'])
     prepare = text_job.run
 
     def slow(*args):

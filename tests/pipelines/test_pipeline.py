@@ -1,6 +1,7 @@
 """The whole pipeline on a tiny corpus with the user's commands: real files, real Beam, real SavedModels."""
 import json
 import os
+import pathlib
 import re
 import shutil
 
@@ -20,25 +21,20 @@ from pipelines.evaluation import corpus, gate
 from pipelines.serving import labels, published, pusher, saved_model
 from pipelines.training import checkpoints
 from support.commands import command, exit_code, fork_fresh_processes
-from support.text_data import WORDS
-
-STEPS = ['--set', 'train.steps=400', '--set', 'train.checkpoint_every=100', '--set', 'train.validate_every=400',
-         '--set', 'train.log_every=100', '--set', 'model.d_model=64', '--set', 'model.warmup_steps=100',
-         '--set', 'model.P_drop=0', '--set', 'input.tokens=1024']
+from support.text_data import FLAGS, LEARNED, WORDS
 
 
 @pytest.fixture(scope='module')
-def finished(config_file, tmp_path_factory):
-    """A pipeline root after `python -m pipelines.run`, and what it printed."""
-    root = tmp_path_factory.mktemp('root')
-    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return root, done.stdout
+def finished(translator_root, tmp_path_factory):
+    """A copy of a pipeline root after `python -m pipelines.run`, and what it printed."""
+    root = pathlib.Path(translator_root)
+    printed = root.with_name('printed.txt').read_text('utf-8')
+    return shutil.copytree(root, tmp_path_factory.mktemp('run') / 'root'), printed
 
 
 @pytest.fixture(scope='module')
 def pipeline(finished, config_file):
-    return Pipeline(config.load(config_file, STEPS[1::2]), str(finished[0]), [])
+    return Pipeline(config.load(config_file, LEARNED), str(finished[0]), [])
 
 
 @pytest.fixture(scope='module')
@@ -76,7 +72,7 @@ def test_it_learned(finished):
 
 def test_a_second_run_skips_everything_and_says_so(finished, config_file):
     root, _ = finished
-    again = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS)
+    again = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *FLAGS)
     assert again.stdout.count('nothing it depends on has changed') == len(stage.STAGES)
     assert '0 stages run, 6 skipped' in again.stdout
     assert len(list((root / 'train').glob('[0-9]*'))) == 1
@@ -84,7 +80,7 @@ def test_a_second_run_skips_everything_and_says_so(finished, config_file):
 
 def test_a_stages_command_finds_what_run_has_done(finished, config_file):
     """The last; test_start.py runs the commands of all of them."""
-    done = command('pipelines.push', '--config', config_file, '--pipeline_root', str(finished[0]), *STEPS)
+    done = command('pipelines.push', '--config', config_file, '--pipeline_root', str(finished[0]), *FLAGS)
     assert done.returncode == 0, done.stderr
     assert 'push: nothing it depends on has changed since' in done.stdout
 
@@ -92,8 +88,8 @@ def test_a_stages_command_finds_what_run_has_done(finished, config_file):
 def test_the_next_commands_repeat_the_flags(finished, config_file):
     root, printed = finished
     [line] = [line.strip() for line in printed.splitlines() if line.strip().startswith('echo ')]
-    assert f'--config {config_file} --set train.steps=400' in line and f'--pipeline_root {root}' in line
-    listed = command('pipelines.push', '--list', '--config', config_file, '--pipeline_root', str(root), *STEPS)
+    assert f'--config {config_file} --set train.steps=300' in line and '--pipeline_root ' in line
+    listed = command('pipelines.push', '--list', '--config', config_file, '--pipeline_root', str(root), *FLAGS)
     assert listed.returncode == 0 and 'whole' in listed.stdout
 
 
@@ -170,7 +166,7 @@ def test_a_canary_is_promoted_unless_it_is_worse_or_slower(pipeline, config_file
     labels.write(str(destination), 'tiny', canary=tried)
 
     def promote(*overrides):
-        words = [*STEPS[1::2], f'push.destination={destination}', 'canary.requests=4', *overrides]
+        words = [*LEARNED, f'push.destination={destination}', 'canary.requests=4', *overrides]
         push.main(['--promote', '--config', config_file, '--pipeline_root', pipeline.root,
                    *(word for override in words for word in ('--set', override))])
         return capsys.readouterr().out
@@ -207,7 +203,7 @@ def test_predict_answers_every_line_in_order(finished, config_file, pipeline):
     assert f'note: line {n + 4} is unlike the training text: 0%' in done.stderr  # the one in Japanese
     assert 'note: line 1 ' not in done.stderr
     assert len(answers[n + 5].split()) > 200  # 400 words in, translated in parts, not cut off
-    flags = ['--config', config_file, '--pipeline_root', str(root), *STEPS]
+    flags = ['--config', config_file, '--pipeline_root', str(root), *FLAGS]
     pushed = command('pipelines.predict', *flags, input=found['source'][0])
     assert pushed.stdout == answers[0] + '\n'
 
@@ -267,7 +263,7 @@ def test_a_model_below_its_threshold_is_not_pushed_and_compared_with_the_blessed
     """An untrained candidate, by value and by change; test_decide.py has each alone."""
     root, _ = finished
     before = sorted(os.listdir(root / 'serving' / 'tiny'))
-    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *STEPS, '--set',
+    done = command('pipelines.run', '--config', config_file, '--pipeline_root', str(root), *FLAGS, '--set',
                    'train.steps=2', '--set', 'evaluate.thresholds.bleu={min: 101, max_drop: 5}')
     assert done.returncode == 2, done.stdout
     assert 'not pushed: ' in done.stderr and 'outside' in done.stderr and 'Traceback' not in done.stderr

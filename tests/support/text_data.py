@@ -39,9 +39,11 @@ evaluate:
     bleu: {{min: 0, max_drop: 100}}
 """
 
-# Overrides by which it is learned in 300 steps.
+# Overrides by which it is learned in 300 steps, and which bound what a format may lose; FLAGS are they as flags.
 LEARNED = ['train.steps=300', 'train.checkpoint_every=100', 'train.log_every=100', 'train.validate_every=300',
-           'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024']
+           'model.d_model=64', 'model.warmup_steps=100', 'model.P_drop=0', 'input.tokens=1024',
+           'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80, max_drop: 100}}']
+FLAGS = [part for each in LEARNED for part in ('--set', each)]
 
 
 def number_words(n: int) -> list[str]:

@@ -25,7 +25,7 @@ from pipelines.serving.kit import translate
 from pipelines.training import checkpoints
 from support.commands import ROOT, command
 from support.copier import BASE, PIECES, batch, sentences
-from support.text_data import LEARNED, WORDS, number_words
+from support.text_data import FLAGS, LEARNED, WORDS, number_words
 
 VARIANTS = {
     'post, sinusoids': {'N': 2},
@@ -123,7 +123,7 @@ def finished(config_file, translator_root, tmp_path_factory):
     """A trained pipeline after the command a user types, and what that printed."""
     root = shutil.copytree(translator_root, str(tmp_path_factory.mktemp('engine') / 'root'))
     done = command('pipelines.export', '--to', 'ctranslate2', '--config', config_file, '--pipeline_root', root,
-                   *(part for step in LEARNED for part in ('--set', step)))
+                   *FLAGS)
     assert done.returncode == 0, done.stderr
     return Pipeline(config.load(config_file, LEARNED), root, []), done.stdout
 

@@ -9,7 +9,7 @@ from pipelines.core import artifacts, config, places, settled
 from pipelines.core.pipeline import Pipeline
 from pipelines.core.stage import get
 from support.commands import command, imported_packages
-from support.text_data import LEARNED
+from support.text_data import FLAGS, LEARNED
 
 EXAMPLE = {'line': 'a b'}
 
@@ -17,7 +17,7 @@ EXAMPLE = {'line': 'a b'}
 @pytest.fixture
 def root(translator_root, tmp_path) -> str:
     """A root in which a run of two stages is remembered."""
-    return shutil.copytree(translator_root, tmp_path / 'root')
+    return shutil.copytree(translator_root, tmp_path / 'root', ignore=shutil.ignore_patterns('settled.json'))
 
 
 def memory(config_file, root, overrides=LEARNED) -> settled.Memory:
@@ -52,8 +52,7 @@ def test_a_stage_with_nothing_to_do_imports_no_tensorflow(config_file, root, mon
     """It takes 0.3 s of CPU; TensorFlow's import alone takes 2.5."""
     remember(config_file, root)
     monkeypatch.setenv('PYTHONPROFILEIMPORTTIME', '1')
-    flags = ['--config', config_file, '--pipeline_root', str(root),
-             *(part for each in LEARNED for part in ('--set', each))]
+    flags = ['--config', config_file, '--pipeline_root', str(root), *FLAGS]
     done = command('pipelines.train', *flags, new_process=True)
     assert done.returncode == 0 and done.stdout.startswith('train: nothing it depends on has changed'), done.stderr
     assert not imported_packages(done) & {'tensorflow', 'keras', 'official', 'apache_beam', 'tensorflow_text'}

@@ -17,9 +17,7 @@ from pipelines.formats import runner
 from pipelines.formats import served as served_format
 from pipelines.serving import saved_model
 from support import quick_stages, served
-from support.text_data import LEARNED, WORDS, number_words
-
-STEPS = [*LEARNED, 'evaluate.drift={bleu: {max_drop: 0.5}}', 'evaluate.thresholds={bleu: {min: 80}}']
+from support.text_data import FLAGS, LEARNED, WORDS, number_words
 
 
 @pytest.fixture(scope='module')
@@ -28,11 +26,8 @@ def finished(config_file, translator_root, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('OMP_NUM_THREADS', '1')  # CTranslate2's threads wait for each other by spinning
         root = shutil.copytree(translator_root, str(tmp_path_factory.mktemp('formats') / 'root'))
-        pipeline = Pipeline(config.load(config_file, STEPS), root, [])
-        for name in stage.STAGES[:-1]:
-            pipeline.run(quick_stages.get(name))
-        yield pipeline, ['--config', config_file, '--pipeline_root', root, *(
-            part for step in STEPS for part in ('--set', step))]
+        yield (Pipeline(config.load(config_file, LEARNED), root, []),
+               ['--config', config_file, '--pipeline_root', root, *FLAGS])
 
 
 @pytest.mark.parametrize('name', [
@@ -94,7 +89,7 @@ def test_a_stale_tokenizer_is_refused(finished):
         export.execute(context)
         with open(os.path.join(context.outputs['tflite_float16'], 'subwords.model'), 'wb') as file:
             file.write(stale)
-    other = config.load(pipeline.config.source, [*STEPS, 'export.calibration_examples=1'])  # an export of its own
+    other = config.load(pipeline.config.source, [*LEARNED, 'export.calibration_examples=1'])  # an export of its own
     pipeline = Pipeline(other, pipeline.root, [])
     pipeline.run(quick_stages.get('export'))
     pipeline.run(dataclasses.replace(export, execute=spoiled))
