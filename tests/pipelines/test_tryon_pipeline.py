@@ -11,14 +11,17 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from data_prep import UserError
+from data_prep import UserError, tryon
 from data_prep.core import records
-from data_prep.people import sample_people
+from data_prep.people import pairs_files, sample_people
 from keras_models import ModelError
+from keras_models.viton import chain
 from keras_models.viton.judge import THIRDS, Scorer
+from keras_models.viton.serving import FILES
 from pipelines import evaluate
 from pipelines.core import config as configs
 from pipelines.evaluation import gate
+from pipelines.training import checkpoints
 from support import tiny_people
 from support.commands import command
 
@@ -73,6 +76,27 @@ def test_pairs_files_become_a_pushed_model(finished, people):
     assert all(f'list {listed[:16]}' in text for text in found['protocol'].values())
     card = (evaluation(folder) / 'report' / 'model_card.md').read_text()
     assert 'tf.image.ssim' in card and listed[:16] in card
+
+
+def test_what_is_served_is_the_picture_of_the_chain_in_memory(finished, people):
+    """One way through the files, the noise of the seed and the networks' weights, and the way of the SavedModel."""
+    folder, _ = finished
+    loaded = configs.load(str(folder / 'people.yaml'))
+    [run], [exported], [examples] = ((folder / 'root').glob(place) for place in (
+        'train/*/model_run', 'export/*/model/Format-Serving', 'prepare/*/examples'))
+    nets = loaded.model_spec.build(loaded.model)
+    checkpoints.restore(nets, str(run / 'weights'))
+    person, garment = (people / 'test_pairs.txt').read_text().split()[:2]
+    found = pairs_files.read(pairs_files.folders(str(people / 'test')), person, garment)
+    read = {name: found['keypoints' if name == 'pose_json' else name].content for name in FILES if name != 'pose_image'}
+    files = {name: tf.constant(read.get(name, b'')) for name in FILES}
+    sample = tryon.assets(str(examples), loaded.input).sample(**files)
+    batch = {name: value[tf.newaxis] for name, value in sample.items()}
+    made = chain.try_on(nets, loaded.model, batch, tf.constant([loaded.inference.seed, 0]))['image'][0]
+    served = tf.saved_model.load(str(exported)).signatures['serving_default'](
+        **{name: value[tf.newaxis] for name, value in files.items()})['image_bytes'][0]
+    # A level apart where rounding falls either way.
+    np.testing.assert_allclose(tf.io.decode_png(served).numpy().astype(int), chain.pixels(made).numpy(), rtol=0, atol=1)
 
 
 def test_evaluation_keeps_pictures_of_its_first_pairs(finished):

@@ -21,8 +21,8 @@ from keras_models.transformer import EOS, PAD, Config
 from pipelines.core import config, stage
 from pipelines.core.pipeline import Pipeline
 from pipelines.formats import ctranslate2, export, runner, table
+from pipelines.serving import saved_model
 from pipelines.serving.kit import translate
-from pipelines.training import checkpoints
 from support.commands import ROOT, command
 from support.copier import BASE, PIECES, batch, sentences
 from support.text_data import FLAGS, LEARNED, WORDS, number_words
@@ -129,12 +129,9 @@ def finished(config_file, translator_root, tmp_path_factory):
 
 
 def test_lines_in_lines_out_without_tensorflow(finished):
-    """`translate.py` as the command tells, in a process of its own, against our model in this one."""
+    """`translate.py` as the command tells, in a process of its own, against the SavedModel in this one."""
     pipeline, printed = finished
-    c, examples = pipeline.config, pipeline.outputs('prepare')['examples'].uri
-    nets = transformer.build(c.model)
-    checkpoints.restore(nets, os.path.join(pipeline.outputs('train')['model_run'].uri, 'weights'))
-    ours = translator.Translation(nets, c.model, c.inference, wmt.assets(examples))
+    ours = saved_model.load(os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'))
     lines = number_words(60)
     lines += ['', '   ', 'one  TWO', '日本語 three', ' '.join(['four'] * 40)]
     expected = {key: value.numpy().tolist() for key, value in ours.serve(tf.constant(lines)).items()}

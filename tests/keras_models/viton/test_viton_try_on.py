@@ -1,5 +1,6 @@
 """The three networks as one graph, in memory and as an exported model."""
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -88,13 +89,20 @@ def test_without_a_warp_the_garment_stays_where_it_is():
     np.testing.assert_allclose(mask, sample['cloth_mask'], atol=1e-4)
 
 
-def test_the_seed_alone_decides_and_xla_computes_the_same(nets):
-    def run(seed):
-        return chain.try_on(nets, SMALL, given(), tf.constant(seed))
-    first, again, other = run([1, 0]), run([1, 0]), run([2, 0])
+def made(nets, seed):
+    return chain.try_on(nets, SMALL, given(), tf.constant(seed))
+
+
+def test_the_seed_alone_decides(nets):
+    first, again, other = made(nets, [1, 0]), made(nets, [1, 0]), made(nets, [2, 0])
     np.testing.assert_array_equal(first['image'], again['image'])
     assert np.abs(first['image'] - other['image']).max() > 1e-4
-    compiled = tf.function(run, jit_compile=True)([1, 0])
+
+
+@pytest.mark.slow  # test_compiled_steps.py compiles the same networks
+def test_xla_computes_the_same(nets):
+    first = made(nets, [1, 0])
+    compiled = tf.function(functools.partial(made, nets), jit_compile=True)([1, 0])
     same = np.argmax(first['parse'], -1) == np.argmax(compiled['parse'], -1)  # near ties may fall either way
     assert same.mean() > 0.999
     np.testing.assert_allclose(first['warped'], compiled['warped'], atol=5e-3)
@@ -159,6 +167,7 @@ assert 'keras_models' not in sys.modules
 """
 
 
+@pytest.mark.slow  # of the published code's networks, of both signatures; test_tryon_pipeline.py has the paper's
 def test_a_server_answers_files_with_the_picture_of_the_chain_in_memory(nets, people, exported, tmp_path):
     folder, assets = exported
     asked = [{'pose_image': b'', **files} for files in requests(people)]

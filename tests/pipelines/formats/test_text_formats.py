@@ -31,8 +31,8 @@ def finished(config_file, translator_root, tmp_path_factory):
 
 
 @pytest.mark.parametrize('name', [
-    'tflite', 'tflite_float16', 'ctranslate2',
-    pytest.param('onnx', marks=pytest.mark.slow)])  # by test_transformer_files.py, too, and the stage is that of all
+    'tflite_float16', 'ctranslate2',  # the others by test_transformer_files.py, too, and the stage is that of all
+    pytest.param('tflite', marks=pytest.mark.slow), pytest.param('onnx', marks=pytest.mark.slow)])
 def test_a_format_translates_as_the_saved_model(finished, name):
     pipeline, _ = finished
     folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
