@@ -97,7 +97,7 @@ def test_a_question_is_answered_and_the_mechanic_reads_what_was_said(tmp_path):
 
 
 def test_killed_and_not_at_all(config_file, tmp_path, monkeypatch):
-    resolved = config.load(str(config_file), ['model.machines=4', 'train.steps=24', 'train.checkpoint_every=6',
+    resolved = config.load(str(config_file), ['model.machines=4', 'train.steps=12', 'train.checkpoint_every=6',
                                               'train.validate_every=12', 'model.memory=400'])
     examples, kills = str(tmp_path / 'examples'), []
     job.run(resolved.data, examples, [])
