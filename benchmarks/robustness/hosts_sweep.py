@@ -4,12 +4,15 @@
 
 Each worker has a network namespace and an address of its own on one bridge; they share nothing but the disk. One
 training runs undisturbed, and one in a single process. In the others a link is slow, or down for a while, or a host is
-killed or preempted, each in the middle of the training. If a worker then ends, all are started again, as a cluster
-does. Prints a row for each and writes them as JSON; leaves with exit code 1 if weights differ from the undisturbed
-training's, or losses from the single process's by over 1e-4. Takes 10 to 20 minutes on two cores.
+killed or preempted, each in the middle of the training; or all hosts reach each other through a fifth, which delays
+and loses what it forwards, or cuts all connections (`bad_link.py`). If a worker then ends, all are started again, as a
+cluster does. Prints a row for each and writes them as JSON; leaves with exit code 1 if weights differ from the
+undisturbed training's, or losses from the single process's by over 1e-4. Takes 15 to 25 minutes on two cores.
+`--only NAME` runs one disturbance beside the undisturbed training.
 """
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -18,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -26,6 +29,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.robustness import kill_points  # noqa: E402
 
 HOSTS = 4
+LINK = HOSTS  # the host that forwards
+PORT = 2222  # of every worker; the link forwards PORT + host to it
 SETTINGS = ['model.P_drop=0', 'train.log_every=1', 'train.checkpoint_every=10', 'train.validate_every=30']
 FLAGS = [word for setting in SETTINGS for word in ('--set', setting)]
 SLOW = '2mbit'  # then a step waits for its gradients
@@ -43,28 +48,58 @@ def network() -> Iterator[None]:
     run('ip', 'link', 'add', 'landmark', 'type', 'bridge')
     run('ip', 'link', 'set', 'landmark', 'up')
     try:
-        for host in range(HOSTS):
+        for host in (*range(HOSTS), LINK):
             inside = ('ip', '-n', f'landmark{host}')
             run('ip', 'netns', 'add', f'landmark{host}')
             run('ip', 'link', 'add', f'link{host}', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', f'landmark{host}')
             run('ip', 'link', 'set', f'link{host}', 'master', 'landmark', 'up')
-            run(*inside, 'address', 'add', f'10.77.0.{host + 1}/24', 'dev', 'eth0')
+            run(*inside, 'address', 'add', f'{address(host)}/24', 'dev', 'eth0')
             run(*inside, 'link', 'set', 'eth0', 'up')
             run(*inside, 'link', 'set', 'lo', 'up')
         yield
     finally:
-        for host in range(HOSTS):
+        for host in (*range(HOSTS), LINK):
             subprocess.run(['ip', 'netns', 'delete', f'landmark{host}'], check=False)
         run('ip', 'link', 'delete', 'landmark')
 
 
-class Training:
-    """All workers of one training, in namespaces of their own."""
+def address(host: int) -> str:
+    return f'10.77.0.{host + 1}'
 
-    def __init__(self, folder: pathlib.Path, config: str):
-        self.folder, self.workers = folder, []
-        addresses = [f'10.77.0.{host + 1}:2222' for host in range(HOSTS)]
+
+@contextlib.contextmanager
+def bad_link(flags: tuple[str, ...], said: pathlib.Path) -> Iterator[subprocess.Popen | None]:
+    """Run the host that forwards, if there are flags for it; what it says at its end is appended to a file."""
+    if not flags:
+        yield None
+        return
+    routes = [f'{PORT + host}={address(host)}:{PORT}' for host in range(HOSTS)]
+    with subprocess.Popen(['ip', 'netns', 'exec', f'landmark{LINK}', sys.executable, '-m',
+                           'benchmarks.robustness.bad_link', *flags, *routes], cwd=ROOT, stdout=subprocess.PIPE,
+                          text=True) as link:
+        assert link.stdout and link.stdout.readline() == 'ready\n'
+        try:
+            yield link
+        finally:
+            link.terminate()
+            with open(said, 'a') as file:
+                file.write(link.stdout.read())
+
+
+class Training:
+    """All workers of one training, in namespaces of their own.
+
+    Args:
+      folder: of what they say and of the root `root`.
+      config: the configuration's file.
+      link: the host through which they reach each other, if they do.
+    """
+
+    def __init__(self, folder: pathlib.Path, config: str, link: subprocess.Popen | None):
+        self.folder, self.workers, self.link = folder, [], link
         for host in range(HOSTS):
+            addresses = [f'{address(LINK)}:{PORT + other}' if link and other != host else f'{address(other)}:{PORT}'
+                         for other in range(HOSTS)]
             place = json.dumps({'cluster': {'worker': addresses}, 'task': {'type': 'worker', 'index': host}})
             with open(folder / f'said-{host}', 'a') as said:
                 self.workers.append(subprocess.Popen(
@@ -118,26 +153,43 @@ def end(training: Training, host: int, by: signal.Signals) -> None:
     os.killpg(training.workers[host].pid, by)
 
 
+def cut_connections(training: Training) -> None:
+    assert training.link
+    training.link.send_signal(signal.SIGUSR1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Disturbance:
+    """What happens to a training: something in its middle, or a link that is bad all the time, given by its flags."""
+    act: Callable[[Training], None] = lambda training: None
+    link: tuple[str, ...] = ()
+
+
+UNDISTURBED = 'undisturbed'
 DISTURBANCES = {
-    'undisturbed': lambda training: None,
-    f'a host at {SLOW}': lambda training: slow_down(training, 2),
-    'a host cut off for 2 s': lambda training: cut_off(2, 2),
-    'a host cut off for 60 s': lambda training: cut_off(2, 60),
-    'the chief cut off for 60 s': lambda training: cut_off(0, 60),
-    'a host killed': lambda training: end(training, 3, signal.SIGKILL),
-    'the chief killed': lambda training: end(training, 0, signal.SIGKILL),
-    'a host preempted': lambda training: end(training, 1, signal.SIGTERM)}
+    UNDISTURBED: Disturbance(),
+    f'a host at {SLOW}': Disturbance(lambda training: slow_down(training, 2)),
+    'a host cut off for 2 s': Disturbance(lambda training: cut_off(2, 2)),
+    'a host cut off for 60 s': Disturbance(lambda training: cut_off(2, 60)),
+    'the chief cut off for 60 s': Disturbance(lambda training: cut_off(0, 60)),
+    'a host killed': Disturbance(lambda training: end(training, 3, signal.SIGKILL)),
+    'the chief killed': Disturbance(lambda training: end(training, 0, signal.SIGKILL)),
+    'a host preempted': Disturbance(lambda training: end(training, 1, signal.SIGTERM)),
+    'hosts 20 ms apart': Disturbance(link=('--delay', '0.02')),
+    'one chunk in a hundred lost': Disturbance(link=('--delay', '0.001', '--loss', '0.01')),
+    'all connections cut': Disturbance(cut_connections, ('--delay', '0.001'))}
 
 
-def train(folder: pathlib.Path, prepared: pathlib.Path, config: str, disturb) -> list[list[int]]:
+def train(folder: pathlib.Path, prepared: pathlib.Path, config: str, disturbance: Disturbance) -> list[list[int]]:
     """Train with one disturbance, then again until all workers end well. Returns the exit codes of each start."""
     shutil.copytree(prepared, folder / 'root')
-    training = Training(folder, config)
-    training.until('step 25/')
-    disturb(training)
-    codes = [training.codes()]
-    while any(codes[-1]) and len(codes) < 4:
-        codes.append(Training(folder, config).codes())
+    with bad_link(disturbance.link, folder / 'said-by-the-link') as link:
+        training = Training(folder, config, link)
+        training.until('step 25/')
+        disturbance.act(training)
+        codes = [training.codes()]
+        while any(codes[-1]) and len(codes) < 4:
+            codes.append(Training(folder, config, link).codes())
     return codes
 
 
@@ -160,7 +212,9 @@ def difference(one: dict, other: dict) -> float:
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('--out', type=pathlib.Path, required=True, help='a new folder')
-    out = flags.parse_args().out.resolve()
+    flags.add_argument('--only', choices=[*DISTURBANCES], metavar='NAME', help='one disturbance')
+    args = flags.parse_args()
+    out = args.out.resolve()
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     (out / 'alone').mkdir(parents=True)
     kill_points.make_pairs(out / 'raw')
@@ -173,16 +227,18 @@ def main() -> None:
             shutil.copytree(out / 'alone' / 'root', out / 'prepared')
     alone, rows = losses(out / 'alone' / 'root'), []
     with network():
-        for name, disturb in DISTURBANCES.items():
+        for name, disturbance in DISTURBANCES.items():
+            if args.only and name not in (UNDISTURBED, args.only):
+                continue
             folder = out / name.replace(' ', '-')
             folder.mkdir()
             begun = time.monotonic()
-            codes = train(folder, out / 'prepared', config, disturb)
+            codes = train(folder, out / 'prepared', config, disturbance)
             row = {'disturbance': name, 'exit codes': codes, 'seconds': round(time.monotonic() - begun),
                    'identical': False}
             if not any(codes[-1]):
                 found = outcome(folder / 'root')
-                row |= {'identical': found == outcome(out / 'undisturbed' / 'root'),
+                row |= {'identical': found == outcome(out / UNDISTURBED / 'root'),
                         'loss': difference(losses(folder / 'root'), alone)}
             rows.append(row)
             print(json.dumps(row), flush=True)
