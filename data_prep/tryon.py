@@ -94,12 +94,16 @@ def _sample(image: tf.Tensor, parse: tf.Tensor, removed: tf.Tensor, agnostic_par
             cloth: tf.Tensor, cloth_mask: tf.Tensor, size: list[int], grey: float) -> dict[str, tf.Tensor]:
     """Return a sample of any size as the networks' inputs; arguments are uint8, and `removed` bool."""
     # Before it is made smaller, or garment would get into the pixels beside it.
-    agnostic = tf.where(removed[..., tf.newaxis], grey, _unit(image))
+    agnostic = _picture(_agnostic(image, removed, grey), size)
     return {'image': _picture(_unit(image), size), 'parse': person.classes(_nearest(parse, size)),
-            'agnostic': _picture(agnostic, size), 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
+            'agnostic': agnostic, 'agnostic_parse': person.classes(_nearest(agnostic_parse, size)),
             'removed': _nearest(tf.cast(removed, tf.float32), size), 'pose': _picture(_unit(pose), size),
             'cloth': _picture(_unit(cloth), size),
             'cloth_mask': tf.cast(_nearest(cloth_mask, size) >= 128, tf.float32)[..., tf.newaxis]}
+
+
+def _agnostic(pixels: tf.Tensor, removed: tf.Tensor, grey: float) -> tf.Tensor:
+    return tf.where(tf.expand_dims(removed, -1), grey, _unit(pixels))
 
 
 def _unit(pixels: tf.Tensor) -> tf.Tensor:
@@ -129,6 +133,33 @@ class Assets:
         self.size = tuple(config.size)
         facts = records.read_manifest(folder).properties
         self._padding, self._rules = float(facts['padding']), facts.get('agnostic', 'paper')
+        self.precision = tf.float64 if self._rules == 'official' else tf.float32
+
+    def person(self, pixels: tf.Tensor, labels: tf.Tensor, points: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Take away from a person what it wears, by the data set's rules.
+
+        Args:
+          pixels: uint8 [h, w, 3].
+          labels: uint8 [h, w].
+          points: `precision` [18, 3].
+
+        Returns:
+          `agnostic`, I_a [h, w, 3] with levels in [-1, 1]; `removed` [h, w], where it is grey, of 0 and 1; int32
+          `parse` and `agnostic_parse` [h, w], S and S_a.
+        """
+        labels = tf.cast(labels, tf.int32)  # TensorFlow Lite chooses between no others
+        removed, agnostic_parse = self._removed(labels, points)
+        return {'agnostic': _agnostic(pixels, removed, GREY[self._rules]), 'removed': tf.cast(removed, tf.float32),
+                'parse': person.classes(labels), 'agnostic_parse': person.classes(agnostic_parse)}
+
+    def pose(self, points: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """Draw the pose map, uint8 [h, w, 3], see `person.pose_map`."""
+        return person.pose_map(tf.cast(points, tf.float32), size)
+
+    def _removed(self, labels: tf.Tensor, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._rules == 'official':
+            return person_official.agnostic_in_graph(labels, points)
+        return person.agnostic(labels, points, self._padding)
 
     def sample(self, image: tf.Tensor, parse: tf.Tensor, pose_json: tf.Tensor, pose_image: tf.Tensor, cloth: tf.Tensor,
                cloth_mask: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -161,11 +192,8 @@ class Assets:
             tf.debugging.assert_equal(tf.shape(labels), tf.shape(pixels)[:2], 'image and parse must be of one size')]
         with tf.control_dependencies([check for check in checked if check is not None]):  # eagerly there are none
             labels = tf.identity(labels)  # without which no net has anything to do
-        if official:
-            exact, _ = person.keypoints(pose_json, tf.float64)
-            removed, agnostic_parse = person_official.agnostic_in_graph(labels, exact)
-        else:
-            removed, agnostic_parse = person.agnostic(labels, points, self._padding)
+        exact, _ = person.keypoints(pose_json, self.precision)
+        removed, agnostic_parse = self._removed(labels, exact)
         pose = tf.cond(pose_image != '', lambda: augmentation.decoded(pose_image),
                        lambda: person.pose_map(points, tf.shape(labels)))
         mask = tf.io.decode_jpeg(cloth_mask, 1)[..., 0]  # reads PNG as well

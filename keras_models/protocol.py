@@ -32,10 +32,12 @@ class Part:
       variables: what it reads, which a file keeps.
       samples: (inputs of the model, as the data set's `examples` gives them) -> inputs of the function, from which the
         ranges of 8-bit integers are chosen; None if only its weights stand 8 bits.
+      fixed: inputs that are the same in every call, which a file beside the network holds.
     """
     function: Any
     variables: Any
     samples: Callable[[Sequence], Iterator[dict]] | None = None
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def _none(config) -> dict:

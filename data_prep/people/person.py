@@ -330,7 +330,10 @@ def pose_map(points: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
                       tf.zeros_like(joints) + short / 100], 0)
     colours = tf.constant([_COLOURS[b] for _, b in _LIMBS] + list(_COLOURS), tf.float32)
     shapes = tf.boolean_mask(tf.concat([middle, along, axes, colours], 1), tf.concat([there, seen], 0))
-    picture = tf.foldl(_paint, shapes, tf.zeros(tf.concat([size, [3]], 0)), parallel_iterations=1)
+    # Not tf.foldl: its lists of tensors are no operations of TensorFlow Lite or ONNX.
+    _, picture = tf.while_loop(
+        lambda n, picture: n < tf.shape(shapes)[0], lambda n, picture: (n + 1, _paint(picture, shapes[n])),
+        (0, tf.zeros(tf.concat([size, [3]], 0))), (tf.TensorShape([]), tf.TensorShape([None, None, 3])), 1)
     return tf.cast(tf.round(picture), tf.uint8)
 
 
@@ -345,5 +348,5 @@ def _paint(picture: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
     v = tf.cast(tf.range(first, last), tf.float32)[:, tf.newaxis] - y
     inside = tf.square((u * dx + v * dy) / a) + tf.square((u * dy - v * dx) / b) <= 1
     rows = picture[first:last]
-    rows = tf.where(inside[..., tf.newaxis], (1 - _OPACITY) * rows + _OPACITY * shape[6:], rows)
+    rows = tf.where(tf.expand_dims(inside, -1), (1 - _OPACITY) * rows + _OPACITY * shape[6:], rows)
     return tf.tensor_scatter_nd_update(picture, tf.range(first, last)[:, tf.newaxis], rows)

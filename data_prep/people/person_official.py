@@ -26,6 +26,7 @@ ARMS = ((14, (2, 5, 6, 7)), (15, (5, 2, 3, 4)))  # label; other shoulder, should
 BONES = ((2, 3), (3, 4), (5, 6), (6, 7))
 NECK, RIGHT_SHOULDER, LEFT_SHOULDER = 1, 2, 5
 HIPS = RIGHT_HIP, LEFT_HIP = POINTS.index('right hip'), POINTS.index('left hip')
+NOWHERE = 1e9  # beyond every pixel; ONNX sorts no infinities
 
 # In pixels of a picture that is `HEIGHT` high: widths of lines, and radii.
 PARSE_LINE, PARSE_JOINT, PARSE_WRIST = 100, 150, 40
@@ -120,7 +121,8 @@ def _filled(shapes: Iterator[Shape], size: tf.Tensor) -> tf.Tensor:
     row = tf.broadcast_to(tf.range(size[0]), tf.shape(begin))
     there = tf.cast(begin < end, tf.int32)
     at = tf.stack([tf.concat([row, row], 0), tf.cast(tf.concat([begin, end], 0), tf.int32)], -1)
-    counts = tf.scatter_nd(at, tf.concat([there, -there], 0), [size[0], size[1] + 1])
+    # Not tf.scatter_nd: in ONNX, of changes at one place, it keeps the last.
+    counts = tf.tensor_scatter_nd_add(tf.zeros([size[0], size[1] + 1], tf.int32), at, tf.concat([there, -there], 0))
     return tf.cumsum(counts, 1)[:, :-1] > 0
 
 
@@ -141,7 +143,7 @@ def _rows(kind: str, shapes: list[Shape], y: tf.Tensor) -> tuple[tf.Tensor, tf.T
         first, last = _ellipses(low, high, y) if kind == 'ellipse' else _boxes(low, high, y)
         first, last = first[:, tf.newaxis], last[:, tf.newaxis]
     there = tf.stack([tf.convert_to_tensor(shape.there) for shape in shapes])[:, tf.newaxis, tf.newaxis]
-    first = tf.where(there, first, np.inf)
+    first = tf.where(there, first, NOWHERE)
     return tuple(tf.reshape(each, [-1, tf.size(y)]) for each in (first, last))
 
 
@@ -181,19 +183,19 @@ def _polygons(corners: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     x = ax + (y - ay) * tf.math.divide_no_nan(bx - ax, by - ay)  # [n, 4, h]
     once = (y >= top) & (y <= bottom) & ~level
     twice = once & (y == bottom) & (y < tf.reduce_max(bottom, 1, keepdims=True))
-    crossings = tf.sort(tf.concat([tf.where(once, x, np.inf), tf.where(twice, x, np.inf)], 1), 1)
+    crossings = tf.sort(tf.concat([tf.where(once, x, NOWHERE), tf.where(twice, x, NOWHERE)], 1), 1)
     left, right = crossings[:, ::2], crossings[:, 1::2]
-    between = tf.math.is_finite(right)
-    first = tf.where(between, _halves_up(left), np.inf)
+    between = right < NOWHERE
+    first = tf.where(between, _halves_up(left), NOWHERE)
     last = _halves_down(tf.where(between, right, 0))
-    along = tf.where(level & (y == ay), tf.minimum(ax, bx), np.inf)
+    along = tf.where(level & (y == ay), tf.minimum(ax, bx), NOWHERE)
     return tf.concat([first, along], 1), tf.concat([last, tf.maximum(ax, bx) + tf.zeros_like(x)], 1)
 
 
 def _boxes(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Fill rectangles from corner to corner, [n, 2, 1] each."""
     inside = (y >= low[:, 1]) & (y <= high[:, 1])
-    return tf.where(inside, low[:, 0], np.inf), tf.where(inside, high[:, 0], 0)
+    return tf.where(inside, low[:, 0], NOWHERE), tf.where(inside, high[:, 0], 0)
 
 
 def _ellipses(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -213,4 +215,4 @@ def _ellipses(low: tf.Tensor, high: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor,
     below = tf.sqrt(tf.maximum(tf.math.ceil(squared((v * v + inward * inward) / 2)) - 1, 0))
     x = tf.maximum(*(tf.floor((reach - odd) / 2) for reach in (near, below))) * 2 + odd
     x = tf.clip_by_value(x, odd, a)
-    return tf.where(v <= b, low[:, 0] + (a - x) / 2, np.inf), low[:, 0] + (a + x) / 2
+    return tf.where(v <= b, low[:, 0] + (a - x) / 2, NOWHERE), low[:, 0] + (a + x) / 2

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tensorflow as tf
 
+from keras_models import ModelError
 from keras_models.protocol import Part
 
 
@@ -20,8 +21,15 @@ def convert(part: Part, weights: Literal['float32', 'float16', 'int8'] = 'float3
         each channel of a kernel; operations without such a form, as local response normalisation, stay in float32, and
         so does all but the products with weights in a part without `samples`, where each input's own range is taken.
       inputs: of the model, examples from which int8 chooses the ranges of what is computed.
+
+    Raises:
+      ModelError: the network computes in float64.
     """
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([part.function.get_concrete_function()], part.variables)
+    function = part.function.get_concrete_function()
+    if any(tensor.dtype == tf.float64 for tensor in function.inputs):
+        raise ModelError('TensorFlow Lite has no float64, in which this data set\'s rules are computed. Export the '
+                         'model with --to onnx.')
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], part.variables)
     if weights != 'float32':
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if weights == 'float16':

@@ -135,6 +135,11 @@ def noise_map(seed, batch, height: int, width: int):
     return tf.reshape(tf.reshape(normal, [-1])[:n], [batch, height, width, 1])
 
 
+def seed_of(seed, site: str):
+    """Return the seed of the noise at a site, such as `block_0/norm_1`, for the seed of all noise, int32 [2]."""
+    return seed + [zlib.crc32(site.encode()) & 0x7FFFFFFF, 0]
+
+
 def standardise(h, region, config: Config):
     """Standardise h [B, H, W, C] by eqs. (6) and (7): mean 0 and deviation 1 in a region, and 0 elsewhere.
 
@@ -161,7 +166,7 @@ class AliasNorm(keras.layers.Layer):
     def __init__(self, config: Config, shape: Shape, channels: int, site: str):
         super().__init__(name=site.split('/')[-1])
         spectral, self.masked, self.config = config.spectral_norm == 'all', shape.masked, config
-        self.site = zlib.crc32(site.encode()) & 0x7FFFFFFF
+        self.site = site
         convolution = functools.partial(Convolution, spectral=spectral, gain=config.initial_gain)
         self.shared = convolution(even(HIDDEN, config.width), activation='relu', name='shared')
         self.gamma = convolution(channels, name='gamma')
@@ -171,11 +176,15 @@ class AliasNorm(keras.layers.Layer):
         if self.config.noise:
             self.noise_scale = self.add_weight('noise_scale', [shape[-1]], initializer='zeros')
 
-    def call(self, h, parse, M_misalign, seed, training=None):
-        """Apply eq. (5): h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1], seed [2] -> as h."""
+    def call(self, h, parse, M_misalign, noise, training=None):
+        """Apply eq. (5): h [B, H, W, C], parse [B, H, W, classes], M_misalign [B, H, W, 1] -> as h.
+
+        noise: the seed of all noise, int32 [2], or this site's own [B, H, W, 1].
+        """
         if self.config.noise:
             with tf.control_dependencies([h]):  # otherwise all blocks' noise is made first and kept
-                noise = noise_map(seed + [self.site, 0], *tf.unstack(tf.shape(h))[:3])
+                if noise.dtype == tf.int32:
+                    noise = noise_map(seed_of(noise, self.site), *tf.unstack(tf.shape(h))[:3])
                 noise = tf.cast(noise, h.dtype) * self.noise_scale
             h += noise
         if self.masked:
@@ -211,10 +220,10 @@ class ResBlk(keras.layers.Layer):
             self.norm_s = norm('norm_s', shape.before)
             self.conv_s = convolution(shape.channels, 1, bias=False, name='conv_s')
 
-    def call(self, h, parse, M_misalign, seed, training=None):
-        """Apply the block; see `AliasNorm`."""
+    def call(self, h, parse, M_misalign, noise, training=None):
+        """Apply the block; see `AliasNorm`. noise: the seed, or the noise of each site by its full name."""
         def normal(norm, x):
-            return norm(x, parse, M_misalign, seed, training=training)
+            return norm(x, parse, M_misalign, noise[norm.site] if isinstance(noise, dict) else noise, training=training)
 
         def relu(x):
             return tf.nn.leaky_relu(x, self.config.slope)
@@ -228,17 +237,37 @@ class ResBlk(keras.layers.Layer):
         return shortcut + self.conv_1(relu(normal(self.norm_1, h)), training=training)
 
 
-def build(config: Config) -> dict[str, keras.Model]:
+def sites(shape: Shape) -> list[str]:
+    """Return the full names of a ResBlk's normalisations."""
+    return [f'{shape.name}/{name}' for name in ('norm_0', 'norm_1', 'norm_s')[:3 if shape.learned else 2]]
+
+
+def noise_sizes(config: Config) -> dict[str, tuple[int, int]]:
+    """Return height and width of the noise at every site; nothing without `noise`."""
+    height, width = config.size
+    return {site: (-(-height // shape.step), -(-width // shape.step))
+            for shape in blocks(config) for site in sites(shape) if config.noise}
+
+
+def noise_maps(config: Config, seed) -> dict[str, tf.Tensor]:
+    """Return the noise of one image at every site, [1, h, w, 1] each; nothing without `noise`."""
+    return {site: noise_map(seed_of(seed, site), 1, *size) for site, size in noise_sizes(config).items()}
+
+
+def build(config: Config, noise_given: bool = False) -> dict[str, keras.Model]:
     """Return the functional model: a dict of inputs -> image [B, H, W, 3] in [-1, 1].
 
     Inputs are `inputs` [B, H, W, 9]: I_a, P and W(c, theta) in [-1, 1]; `S` [B, H, W, 7] in the order of GROUPS;
     `S_div` [B, H, W, 8], where 'upper' is the part the garment covers and the last class is M_misalign; `M_misalign`
-    [B, H, W, 1]; and `seed` int32 [2]. The seed fixes the noise; without `noise` it has no effect.
+    [B, H, W, 1]; and `seed` int32 [2]. The seed fixes the noise; without `noise` it has no effect. With `noise_given`,
+    the noise of every site is an input of the site's name, as `noise_maps` gives it.
     """
     height, width = config.size
     sizes = {'inputs': INPUTS, 'S': len(GROUPS), 'S_div': len(GROUPS) + 1, 'M_misalign': 1}
     given = {name: keras.Input([height, width, channels], name=name) for name, channels in sizes.items()}
     given['seed'] = seed_input()
+    if noise_given:
+        given |= {site: keras.Input([*size, 1], name=site) for site, size in noise_sizes(config).items()}
     convolution = functools.partial(Convolution, spectral=config.spectral_norm == 'all', gain=config.initial_gain)
     h = None
     for level, shape in enumerate(blocks(config)):
@@ -250,7 +279,8 @@ def build(config: Config) -> dict[str, keras.Model]:
         if h is not None:
             x = tf.concat([cropped(upsample(h), x), x], -1)
         parse = resized('S_div' if shape.classes > len(GROUPS) else 'S')
-        h = ResBlk(config, shape)(x, parse, resized('M_misalign'), given['seed'])
+        noise = {site: given[site] for site in sites(shape)} if noise_given and config.noise else given['seed']
+        h = ResBlk(config, shape)(x, parse, resized('M_misalign'), noise)
     h = tf.nn.leaky_relu(h, config.slope) if config.output_relu else h
     picture = convolution(3, activation='tanh', name='output')(h)
     return {'alias': of_any_size(keras.Model(given, tf.cast(picture, tf.float32), name='alias'))}

@@ -100,14 +100,19 @@ def noise(seed, shape):
     return tf.cast(tf.random.stateless_normal(shape, seed, alg='philox') > 1, tf.float32)
 
 
+def segmentation_noise(own: segmentation.Config, n, seed) -> dict[str, tf.Tensor]:
+    """Return the noise of n samples as an input; nothing if the segmentation generator takes none."""
+    return {'noise': noise(seed, tf.stack([n, *own.size, 1]))} if 'noise' in own.inputs else {}
+
+
 def segmentation_inputs(own: segmentation.Config, given: dict, seed) -> dict[str, tf.Tensor]:
-    """Return the segmentation generator's inputs at its size: X of eq. (10), and noise."""
+    """Return the segmentation generator's inputs at its size: X of eq. (10), and noise, unless `given` has it."""
     cloth = given['cloth'] * given['cloth_mask'] if 'cloth_mask' in own.inputs else given['cloth']
     full = {**given, 'cloth': cloth, 'agnostic_parse': tf.one_hot(given['agnostic_parse'], CLASSES)}
     low = {name: resizing.bilinear(full[name], *own.size) for name in own.inputs if name != 'noise'}
-    if 'noise' in own.inputs:
-        low['noise'] = noise(seed, tf.concat([tf.shape(cloth)[:1], own.size, [1]], 0))
-    return low
+    if 'noise' in given:
+        return low | {'noise': given['noise']}
+    return low | segmentation_noise(own, tf.shape(cloth)[0], seed)
 
 
 def segment(net: keras.Model, config: Config, given: dict, seed) -> tf.Tensor:
@@ -127,15 +132,18 @@ def matching_inputs(own: geometric_matching.Config, given: dict, parse_cloth) ->
         ('cloth', given['cloth']))}
 
 
-def warp(net: keras.Model, config: Config, given: dict, parse_cloth) -> tuple[tf.Tensor, tf.Tensor]:
+def warp(net: keras.Model, config: Config, given: dict, parse_cloth,
+         precision: tf.DType = tf.float64) -> tuple[tf.Tensor, tf.Tensor]:
     """Warp the garment and its mask onto the person, (c), see `warped`; `parse_cloth` is S^_c [B, H, W, 1]."""
     theta = net(matching_inputs(part(config, 'geometric_matching'), given, parse_cloth), training=False)
-    return warped(config, given, theta)
+    return warped(config, given, theta, precision)
 
 
-def warped(config: Config, given: dict, theta) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1] for theta [B, 2, 5, 5]."""
-    grid = geometric_matching.spline(part(config, 'geometric_matching')).grid(theta, *given['cloth'].shape[1:3])
+def warped(config: Config, given: dict, theta, precision: tf.DType = tf.float64) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return W(c, theta) [B, H, W, 3] and W(c_m, theta) [B, H, W, 1] for theta [B, 2, 5, 5], see `Spline.grid`."""
+    height, width = given['cloth'].shape[1:3]
+    spline = geometric_matching.spline(part(config, 'geometric_matching'))
+    grid = spline.grid(theta, height, width, precision)
     both = geometry.sample(tf.concat([given['cloth'], given['cloth_mask']], -1), grid)
     return both[..., :3], both[..., 3:]
 

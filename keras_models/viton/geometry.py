@@ -36,11 +36,12 @@ class Spline:
         inverse = np.linalg.inv(system)[:, :len(self.P)]
         self._inverse = inverse  # [grid^2 + 3, grid^2]
 
-    def grid(self, theta, height: int, width: int):
+    def grid(self, theta, height: int, width: int, precision: tf.DType = tf.float64):
         """Return the positions at which a height x width image is sampled.
 
         Args:
           theta: [B, 2, grid, grid], offsets of x and y of every control point.
+          precision: of the sums. The bfloat16 graph rewriter skips float64; eight bits are too few for a position.
 
         Returns:
           [B, height, width, 2].
@@ -48,11 +49,12 @@ class Spline:
         x, y = tf.meshgrid(self._along(width), self._along(height))  # [H, W]
         P_x, P_y = self.P.T.astype(np.float32)
         r2 = tf.square(x[..., None] - P_x) + tf.square(y[..., None] - P_y)  # [H, W, grid^2]
-        basis = tf.concat([tf.math.xlogy(r2, r2), tf.stack([tf.ones_like(x), x, y], -1)], -1)  # [H, W, grid^2 + 3]
+        # Not tf.math.xlogy, which TensorFlow Lite lacks.
+        U = r2 * tf.math.log(tf.maximum(r2, 1e-30))
+        basis = tf.concat([U, tf.stack([tf.ones_like(x), x, y], -1)], -1)  # [H, W, grid^2 + 3]
         moved = tf.reshape(tf.cast(theta, tf.float32), [-1, 2, len(self.P)])
-        # In float64, which the bfloat16 graph rewriter skips: eight bits are too few for a position.
-        coefficients = tf.einsum('kn,bcn->kbc', self._inverse, tf.cast(moved, tf.float64))
-        beyond = tf.einsum('hwk,kbc->bhwc', tf.cast(basis, tf.float64), coefficients)
+        coefficients = tf.einsum('kn,bcn->kbc', tf.constant(self._inverse, precision), tf.cast(moved, precision))
+        beyond = tf.einsum('hwk,kbc->bhwc', tf.cast(basis, precision), coefficients)
         return tf.stack([x, y], -1) + tf.cast(beyond, tf.float32)
 
     def _along(self, n: int) -> np.ndarray:

@@ -101,7 +101,7 @@ class Scorer:
         """Run a model on pairs and compare its outputs.
 
         Args:
-          model: as loaded by `tf.saved_model.load` from an exported `TryOn`.
+          model: as loaded by `tf.saved_model.load` from an exported `TryOn`, or a program that runs another format.
           inputs: files by the names of `FILES`.
           rows: `person` and `garment` of each pair, and `target`, which is empty for an unpaired garment.
 
@@ -111,10 +111,9 @@ class Scorer:
         """
         results: list[dict] = []
         for files, row in zip(inputs, rows):
-            try:
-                found = model.judged(**{name: tf.constant(files.get(name, b'')) for name in FILES})
-            except tf.errors.InvalidArgumentError as error:
-                results.append({'error': reason(error)})
+            found = _judged(model, files)
+            if 'error' in found:
+                results.append(found)
                 continue
             self._note(found, row)
             results.append(self._compared(found) if row['target'] else
@@ -171,6 +170,19 @@ class Scorer:
         common = (f'at {height} x {width} (other sizes resampled, antialiasing triangle), {self._worn} of '
                   f'{len(self._pairs)} pairs paired, list {digest[:16]}')
         return {name: f'{PROTOCOLS[name].format(**words)}; {common}' for name in self.names}
+
+
+def _judged(model, files: dict[str, bytes]) -> dict:
+    """Return what `TryOn.judged` does, of a SavedModel or of another format's program; or only `error`."""
+    if hasattr(model, 'predict'):
+        try:
+            return {name: tf.constant(array) for name, array in model.judged(files).items()}
+        except ValueError as error:
+            return {'error': str(error)}
+    try:
+        return model.judged(**{name: tf.constant(files.get(name, b'')) for name in FILES})
+    except tf.errors.InvalidArgumentError as error:
+        return {'error': reason(error)}
 
 
 @tf.function(autograph=False)

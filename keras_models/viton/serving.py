@@ -8,6 +8,7 @@ from tensorflow import keras
 from keras_models import ModelError, reason
 from keras_models.core import layers
 from keras_models.viton.chain import CLASSES, COLOURS, PARTS, Config, pixels, segment, try_on
+from keras_models.viton.portable import networks  # noqa: F401 (part of a serving module)
 from keras_models.viton.try_on import built
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')

@@ -3,6 +3,8 @@ import importlib
 import os
 import typing
 
+import numpy as np
+
 from data_prep import UserError
 from data_prep.core import records
 
@@ -20,7 +22,7 @@ def check(format: 'Format', config: 'Config') -> None:
 
 
 def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
-    """Write a file for each network; return their names."""
+    """Write a file for each network, and another with its fixed inputs, if any; return the networks' names."""
     config = trained.config
     assert config.model_spec.networks is not None
     assets = config.data_spec.assets(trained.examples, config.input)
@@ -32,6 +34,8 @@ def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
     for name, part in parts.items():
         with open(os.path.join(folder, name + format.suffix), 'wb') as file:
             file.write(convert(part, **arguments))
+        if part.fixed:
+            np.savez(os.path.join(folder, f'{name}.fixed.npz'), **part.fixed)
     return {'networks': [*parts]}
 
 

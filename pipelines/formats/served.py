@@ -12,7 +12,8 @@ from pipelines.serving.failure import invalid
 from pipelines.serving.loaded import Loaded
 from pipelines.serving.signatures import DEFAULT, Signature
 
-RESULTS = {'labels': 'answers'}  # outputs of the SavedModel that have another name in a program's results
+# Outputs of the SavedModel that have another name in a program's results.
+RESULTS = {'labels': 'answers', 'image_bytes': 'image'}
 
 
 def load(name: str, path: str) -> Loaded:
@@ -36,15 +37,20 @@ def run(model: Any, signature: Signature, inputs: Mapping[str, np.ndarray]) -> d
 
     Args:
       model: as returned by `runner.load`.
-      inputs: the signature's one input, [n] lines in UTF-8 or encoded images.
+      inputs: [n] lines in UTF-8 or encoded images; or several inputs [n], such as the files of a try-on, of which the
+        program takes rows by name.
 
     Raises:
       Failure: one of them cannot be read.
     """
-    [(name, values)] = inputs.items()
-    results = model.predict([_line(value) for value in values] if name == 'text' else values.tolist())
+    name, *others = inputs
+    if others:
+        rows: list = [dict(zip(inputs, row)) for row in zip(*inputs.values())]
+    else:
+        rows = [_line(value) if name == 'text' else value for value in inputs[name].tolist()]
+    results = model.predict(rows)
     for error in filter(None, (result.get('error') for result in results)):
-        raise invalid(f'{name}: {error}')
+        raise invalid(error if others else f'{name}: {error}')
     return {output: _column([result[RESULTS.get(output, output)] for result in results], tensor)
             for output, tensor in signature.outputs.items()}
 

@@ -44,12 +44,14 @@ class Format:
 
 _NETWORKS = 'pipelines.formats.networks'
 _TFLITE, _ONNX = 'keras_models.formats.tflite_file', 'keras_models.formats.onnx_file'
-_CLIENTS = {'image': ('classify', 'networks'), 'text': ('translate', 'search', 'networks'),
-            'tree': ('parse', 'translate', 'search', 'networks')}
+_CLIENTS = {'image': ('classify', 'networks', 'resampling'), 'text': ('translate', 'search', 'networks'),
+            'tree': ('parse', 'translate', 'search', 'networks'),
+            'try_on': ('try_on', 'networks', 'pairs', 'people', 'resampling')}
+_OF_8_BITS = {task: names for task, names in _CLIENTS.items() if task != 'try_on'}
 FORMATS = {each.name: each for each in (
     Format('tflite', _NETWORKS, _CLIENTS, _TFLITE, '.tflite'),
     Format('tflite_float16', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'float16'}),
-    Format('tflite_int8', _NETWORKS, _CLIENTS, _TFLITE, '.tflite', {'weights': 'int8'}, is_calibrated=True),
+    Format('tflite_int8', _NETWORKS, _OF_8_BITS, _TFLITE, '.tflite', {'weights': 'int8'}, is_calibrated=True),
     Format('onnx', _NETWORKS, _CLIENTS, _ONNX, '.onnx', requires={
         'tf2onnx': 'tf2onnx>=1.17,<2', 'onnx': 'onnx>=1.18,<1.19', 'onnxruntime': 'onnxruntime>=1.20,<2'}),
     Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',)},

@@ -336,7 +336,7 @@ def test_the_try_on_client_of_the_kit(tmp_path):
     destination, module = str(tmp_path / 'try_on'), Pasted()
     version = served.push(module, destination, {'serving_default': module.serve})
     kit = serving_kit.write(version, destination, 'python -m pipelines.push')
-    assert {*os.listdir(kit)} == {'README.md', 'rest_client.py', 'try_on_client.py', labels.FILE,
+    assert {*os.listdir(kit)} == {'README.md', 'rest_client.py', 'try_on_client.py', 'pairs.py', labels.FILE,
                                   serving_kit.MONITORING, serving_kit.BATCHING}
     pairs = tmp_path / 'people' / 'test_pairs.txt'
     folders = pairs_files.folders(pairs_files.root(str(pairs)))

@@ -40,6 +40,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python classify.py photo.jpg': 'test_formats.py',
     "python translate.py 'A man rides a bicycle.'": 'test_ctranslate2.py',
     "python parse.py 'The cat sees the dog .'": 'test_parsing.py',
+    'python try_on.py people/test_pairs.txt': 'test_tryon_formats.py',
     'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',

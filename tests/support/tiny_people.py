@@ -26,10 +26,10 @@ train: {{steps: 4, checkpoint_every: 2, validate_every: 4, log_every: 2, average
 """
 
 
-def prepare(folder: pathlib.Path, pairs: int) -> tuple[str, str]:
+def prepare(folder: pathlib.Path, pairs: int, *overrides: str) -> tuple[str, str]:
     """Makes `pairs` people to train on and two to test with. Returns the configuration's file and the examples."""
     sample_people.write_people(str(folder), pairs, 2, (160, 120))
     file, examples = folder / 'people.yaml', str(folder / 'examples')
     file.write_text(CONFIG.format(folder=folder))
-    people_job.run(config.load(str(file)).data, examples, [])
+    people_job.run(config.load(str(file), list(overrides)).data, examples, [])
     return str(file), examples

@@ -21,7 +21,7 @@ from pipelines.serving import labels, published
 ASKED = {'text': ({'text'}, {'text'}, ('rest_client.py', 'grpc_client.py')),
          'image': ({'image'}, {'labels', 'descriptions', 'probabilities'}, ('rest_client.py', 'grpc_client.py')),
          'try_on': ({'image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask'}, {'image_bytes'},
-                    ('rest_client.py', 'try_on_client.py'))}
+                    ('rest_client.py', 'try_on_client.py', 'pairs.py'))}
 MONITORING, BATCHING = 'monitoring.config', 'batching.config'
 
 

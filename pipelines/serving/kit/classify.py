@@ -17,9 +17,10 @@ import numpy as np
 from PIL import Image
 
 try:
-    from pipelines.serving.kit import networks
-except ImportError:  # a copy, with a copy of that file beside it
+    from pipelines.serving.kit import networks, resampling
+except ImportError:  # a copy, with copies of these files beside it
     import networks  # type: ignore[no-redef]
+    import resampling  # type: ignore[no-redef]
 
 # Positions of a view's crops: top and left, in quarters of a crop's range in the image.
 PLACES = {'single': [(2, 2)], 'ten_crop': [(0, 0), (0, 4), (4, 0), (4, 4), (2, 2)],
@@ -116,7 +117,7 @@ class Classifier:
         space = np.full(2, whole.min()) if self.input['square'] else whole  # the area that crops are cut from
         shown = np.minimum(space, LONGEST * whole.min())
         inside = (whole - space) // 2 + (space - shown) // 2
-        image = resampled(pixels, whole, inside, shown) - self.mean(whole, space, inside, shown)
+        image = resampling.resampled(pixels, whole, inside, shown) - self.mean(whole, space, inside, shown)
         if self.input['standardise']:
             image = image / np.sqrt(np.diag(self.pixels['covariance'])).astype(np.float32)
         return image
@@ -134,26 +135,6 @@ class Classifier:
             share = (at - before).astype(np.float32).reshape([-1, 1, 1] if axis == 0 else [1, -1, 1])
             image = np.take(image, before, axis) * (1 - share) + np.take(image, before + 1, axis) * share
         return image
-
-
-def resampled(pixels, whole, offset, shape):
-    """Return a part of an enlarged or reduced image: a triangle filter two pixels wide in the coarser of the two.
-
-    Args:
-      pixels: levels [h, w, 3].
-      whole: height and width of the rescaled image.
-      offset, shape: the part's top and left, height and width in it.
-    """
-    for axis in (0, 1):
-        given = pixels.shape[axis]
-        pixel = np.float32(1 / np.float32(whole[axis] / given))  # of the rescaled image, in given pixels
-        reach = max(pixel, np.float32(1))
-        middles = (np.arange(offset[axis], offset[axis] + shape[axis], dtype=np.float32) + np.float32(0.5)) * pixel
-        distances = np.abs(np.arange(given, dtype=np.float32) + np.float32(0.5) - middles[:, np.newaxis])
-        weights = np.maximum(0, 1 - distances / reach)
-        weights /= weights.sum(1, keepdims=True)
-        pixels = np.moveaxis(np.tensordot(weights, pixels.astype(np.float32), (1, axis)), 0, axis)
-    return pixels
 
 
 def softmax(logits):

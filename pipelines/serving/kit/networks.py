@@ -5,12 +5,23 @@ pip install onnxruntime           # for files of the suffix .onnx
 """
 import pathlib
 
+import numpy as np
+
 
 def load(folder):
-    """Return every network of a folder by name: a function of named arrays -> arrays by name."""
+    """Return every network of a folder by name: a function of named arrays -> arrays by name.
+
+    Arrays that a network does not take are ignored; those in NAME.fixed.npz are the same in every call.
+    """
     opened = {'.tflite': tflite, '.onnx': onnx}
-    return {path.stem: opened[path.suffix](path) for path in sorted(pathlib.Path(folder).iterdir())
-            if path.suffix in opened}
+    return {path.stem: network(opened[path.suffix](path), path.with_suffix('.fixed.npz'))
+            for path in sorted(pathlib.Path(folder).iterdir()) if path.suffix in opened}
+
+
+def network(opened, beside):
+    run, names = opened
+    fixed = dict(np.load(beside, allow_pickle=False)) if beside.exists() else {}
+    return lambda **arrays: run({name: fixed[name] if name in fixed else arrays[name] for name in names})
 
 
 def tflite(path):
@@ -19,7 +30,8 @@ def tflite(path):
         from tflite_runtime.interpreter import Interpreter
     except ImportError:
         from tensorflow.lite.python.interpreter import Interpreter
-    return Interpreter(str(path)).get_signature_runner()
+    runner = Interpreter(str(path)).get_signature_runner()
+    return lambda arrays: runner(**arrays), [*runner.get_input_details()]
 
 
 def onnx(path):
@@ -27,4 +39,4 @@ def onnx(path):
     import onnxruntime
     session = onnxruntime.InferenceSession(str(path), providers=['CPUExecutionProvider'])
     names = [output.name for output in session.get_outputs()]
-    return lambda **inputs: dict(zip(names, session.run(names, inputs)))
+    return (lambda arrays: dict(zip(names, session.run(names, arrays)))), [each.name for each in session.get_inputs()]

@@ -5,7 +5,6 @@ import functools
 import glob
 import os
 import tempfile
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +13,9 @@ from data_prep import tryon
 from data_prep.core import records
 from data_prep.people import pairs_files, sample_people
 from pipelines.core import metadata
-from pipelines.serving import guard
+from pipelines.serving import guard, saved_model
 from pipelines.serving.failure import Failure, invalid
 from pipelines.serving.models import Model, Version
-from pipelines.serving.saved_model import spec_of
 
 FILES = ('image', 'parse', 'pose_json', 'pose_image', 'cloth', 'cloth_mask')
 PERSON = ('image', 'parse', 'pose_json', 'pose_image')
@@ -150,8 +148,7 @@ async def wear(page, model: Model, version: Version, given: dict) -> dict:
 
 
 def _worn(version: Version, files: dict) -> dict:
-    predict: Callable = spec_of(version.description).predict
-    [found] = predict(version.model, [files])
+    [found] = saved_model.run(version.model, [files])
     return found
 
 

@@ -2,6 +2,7 @@
 import os
 import re
 import socket
+import types
 from concurrent import futures
 
 import grpc
@@ -9,6 +10,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2 as job_api
 from apache_beam.portability.api import beam_job_api_pb2_grpc as job_services
+from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
 from apache_beam.runners.portability.spark_runner import SparkJarJobServer
 from apache_beam.utils import subprocess_server
@@ -157,6 +159,8 @@ def test_flags_of_a_job_server_are_those_it_describes(listening, job_server, run
 
 def test_flags_of_a_job_server_need_one_that_answers(listening, deaf, grpc_server, monkeypatch):
     monkeypatch.setattr(portable, '_CONNECT_SECONDS', 0.5)
+    # Beam asks five times, a second apart.
+    monkeypatch.setattr(portable_runner, 'time', types.SimpleNamespace(sleep=lambda seconds: None))
     _, another_service = grpc_server
     for address in (deaf, listening, another_service):
         said = refusal(*PORTABLE, '--job_endpoint', address, '--number_of_execution_retries', '3')

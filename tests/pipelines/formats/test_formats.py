@@ -95,9 +95,11 @@ def verdict(outputs, name):
 def test_a_format_is_pushed_inside_the_version(finished, capsys):
     """Its files have hashes, are listed, and are the program, the network and what the program reads."""
     record = published.verify(finished.version)
-    inside = {file.removeprefix('formats/tflite/') for file in record['files'] if file.startswith('formats/tflite/')}
-    assert inside == {'classifier.tflite', 'classify.py', 'networks.py', 'landmark.json', 'labels.json', 'pixels.npz'}
-    assert {'saved_model.pb'} < {*record['files']}
+    files, beside = record['files'], 'formats/tflite/'
+    inside = {file.removeprefix(beside) for file in files if file.startswith(beside)}
+    assert inside == {'classifier.tflite', 'classify.py', 'networks.py', 'resampling.py', 'landmark.json',
+                      'labels.json', 'pixels.npz'}
+    assert {'saved_model.pb'} < {*files}
     kit = os.path.dirname(finished.version) + '.kit'
     with open(os.path.join(kit, 'README.md'), encoding='utf-8') as file:
         assert 'The version also holds the model as tflite, in its folder `formats`' in file.read()
