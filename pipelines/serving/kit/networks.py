@@ -9,23 +9,21 @@ import numpy as np
 
 
 def load(folder):
-    """Return every network of a folder by name: a function of named arrays -> arrays by name.
-
-    Arrays that a network does not take are ignored; those in NAME.fixed.npz are the same in every call.
-    """
-    opened = {'.tflite': tflite, '.onnx': onnx}
-    return {path.stem: network(opened[path.suffix](path), path.with_suffix('.fixed.npz'))
-            for path in sorted(pathlib.Path(folder).iterdir()) if path.suffix in opened}
+    """Return every network of a folder by name: a function of named arrays -> arrays by name."""
+    return {path.stem: network(path) for path in sorted(pathlib.Path(folder).iterdir())
+            if path.suffix in ('.tflite', '.onnx')}
 
 
-def network(opened, beside):
-    run, names = opened
+def network(path):
+    """Open one file. Arrays that it does not take are ignored; those in NAME.fixed.npz are the same in every call."""
+    run, names = {'.tflite': tflite, '.onnx': onnx}[path.suffix](path)
+    beside = path.with_suffix('.fixed.npz')
     fixed = dict(np.load(beside, allow_pickle=False)) if beside.exists() else {}
     return lambda **arrays: run({name: fixed[name] if name in fixed else arrays[name] for name in names})
 
 
 def tflite(path):
-    """Open a network with TensorFlow Lite: alone (tflite-runtime), or as a part of TensorFlow."""
+    """Open a file with TensorFlow Lite, alone (tflite-runtime) or as part of TensorFlow; give it and what it takes."""
     try:
         from tflite_runtime.interpreter import Interpreter
     except ImportError:
@@ -35,7 +33,7 @@ def tflite(path):
 
 
 def onnx(path):
-    """Open a network with onnxruntime."""
+    """Open a file with onnxruntime; give it and the names of what it takes."""
     import onnxruntime
     session = onnxruntime.InferenceSession(str(path), providers=['CPUExecutionProvider'])
     names = [output.name for output in session.get_outputs()]

@@ -75,7 +75,7 @@ def test_smaller_weights_change_little(tmp_path):
     for weights in ('float32', 'float16', 'int8'):
         files[weights] = tmp_path / f'{weights}.tflite'
         files[weights].write_bytes(tflite_file.convert(part, weights))
-        found[weights] = networks.tflite(files[weights])(ids=source)
+        found[weights] = networks.network(files[weights])(ids=source)
     for weights, smaller, bound in (('float16', 0.6, 3e-3), ('int8', 0.35, 0.05)):
         assert files[weights].stat().st_size < smaller * files['float32'].stat().st_size
         for name, expected in found['float32'].items():
