@@ -540,7 +540,7 @@ def test_in_a_mirror_everything_is_turned_and_left_is_right(prepared):
     assert 4 <= flips <= 20
 
 
-@pytest.mark.parametrize('size', [(H, W), (64, 48)])
+@pytest.mark.parametrize('size', [pytest.param((H, W), marks=pytest.mark.slow), (64, 48)])
 def test_what_is_served_is_what_the_batch_shows(prepared, tmp_path, size):
     """From the record's files, from the raw ones, and in a SavedModel."""
     config = tryon.Input(size=list(size))

@@ -34,7 +34,7 @@ def batch(B=3, S=7, T=6, vocab=40, seed=0):
 
 @pytest.mark.parametrize('values, count', [
     ({}, 63_045_632),
-    ({'d_model': 1024, 'd_ff': 4096, 'h': 16}, 214_171_648),
+    pytest.param({'d_model': 1024, 'd_ff': 4096, 'h': 16}, 214_171_648, marks=pytest.mark.slow),
 ])
 def test_parameter_counts_of_base_and_big(values, count):
     config = Config(vocab_size=37000, **values)

@@ -156,6 +156,7 @@ def test_reloaded_equals_in_memory(model, pipeline):
         np.testing.assert_array_equal(value, model.serve(source)[key])
 
 
+@pytest.mark.slow
 def test_a_canary_is_promoted_unless_it_is_worse_or_slower(pipeline, config_file, tmp_path, capsys):
     """The same network again, which changes nothing: too little for a threshold that asks for an improvement."""
     exported, destination = os.path.join(pipeline.outputs('export')['model'].uri, 'Format-Serving'), tmp_path / 'tiny'
