@@ -15,14 +15,14 @@ TASK = 'tree'
 JOB = 'data_prep.trees.job'
 METRICS = ('complete_match', 'well_formed', 'bracket_precision', 'bracket_recall', 'right_branching_f1', 'bracket_f1')
 Input = InputConfig
-decoder, decode = wmt.decoder, wmt.decode
+decoder, decode, subword_model = wmt.decoder, wmt.decode, wmt.subword_model
 
 
 def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
     """Return what a served parser needs: the subwords, and the conversion of linear forms to trees."""
     from data_prep.trees import tree_graph
     del config
-    return tree_graph.Parser(wmt.subword_model(folder))
+    return tree_graph.Parser(subword_model(folder))
 
 
 def examples(serialized: list[bytes]) -> tuple[list[str], dict[str, list[str]]]:

@@ -89,6 +89,7 @@ class ModelSpec:
       serving: (nets, config, inference, assets, jit) -> the exported tf.Module, with `signatures()`.
       predict: (loaded model, inputs, batch_size, jit) -> a dict of outputs per input.
       check: (config, inference) refuses settings that cannot be exported or served.
+      answers: ANSWERS, what it answers if its task does not say so; other formats have a program of their own for it.
       exported_models: EXPORTED_MODELS, keys of `inference` that name exported models; they become parts of the export.
       networks: (nets, config, inference, assets) -> the networks that files of other formats hold, by name; None if its
         model cannot be taken apart so.
@@ -132,6 +133,7 @@ class ModelSpec:
     dense_layers_apart: bool = offered('ENDS_IN_DENSE_LAYERS', default=False)
     check_game: Callable | None = offered('check_game', default=None)
     check: Callable[[Any, Any], None] = offered('check', 'SERVING', default=lambda config, inference: None)
+    answers: str = offered('ANSWERS', 'SERVING', default='')
     exported_models: tuple[str, ...] = offered('EXPORTED_MODELS', 'SERVING', formerly='MODELS', default=())
     networks: Callable[..., dict[str, Part]] | None = offered('networks', 'SERVING', default=None)
     max_concurrent_batches: int = offered('MAX_CONCURRENT_BATCHES', 'SERVING', formerly='AT_ONCE', default=1)

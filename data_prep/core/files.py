@@ -82,6 +82,14 @@ def walk_folder(root: str) -> Iterator[str]:
         yield from (os.path.join(here, name) for name in sorted(files))
 
 
+def copy(source: str, target: str) -> None:
+    """Copy all files below a folder into another, which may hold others."""
+    for path in walk_folder(source):
+        there = os.path.join(target, os.path.relpath(path, source))
+        gfile().makedirs(os.path.dirname(there))
+        gfile().copy(path, there)
+
+
 def read(file: str, offset: int, length: int) -> bytes:
     """Return `length` bytes of a file from `offset` on; all of them if `length` is -1."""
     with open_file(file) as stream:

@@ -30,7 +30,7 @@ def total(empty: dict[str, dict[str, int]], parts: Iterable[tuple[str, dict[str,
     found = {split: dict(counts) for split, counts in empty.items()}
     for split, counts in parts:
         for key, value in counts.items():
-            found[split][key] += value
+            found[split][key] = found[split].get(key, 0) + value
     return found
 
 
@@ -44,12 +44,13 @@ def commit(folder: str, shards: list[dict], lengths: tuple[str, ...], totals: di
     """Write the manifest last; see `records.write_manifest`.
 
     Raises:
-      RuntimeError: the records read are not all written, filtered or dead-lettered, so the job lost some.
+      RuntimeError: the records read, and those made from them, are not all written, filtered or dead-lettered, so the
+        job lost some.
     """
     for split, counts in totals.items():
         left_out = counts['dead_letters'] + sum(value for key, value in counts.items() if key.startswith('filtered_'))
         held = sum(shard['records'] for shard in shards if shard['file'].startswith(f'Split-{split}/'))
-        if not counts['read'] - left_out == counts['written'] == held:
+        if not counts['read'] + counts.get('made', 0) - left_out == counts['written'] == held:
             raise RuntimeError(f'{folder}: the counts of {split} do not add up: its shards hold {held:,}, of {counts}.')
     records.write_manifest(folder, shards, lengths, totals, properties)
 

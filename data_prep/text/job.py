@@ -8,6 +8,7 @@ a stable hash. Duplicates are found by hashes of the held-out pairs, which every
 import contextlib
 import gc
 import hashlib
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -84,11 +85,13 @@ class Files(NamedTuple):
       scan: (number, source, an empty folder, config) -> ((split, shard), block)s; raises `UserError`.
       read: (block, config) -> its records.
       properties: (config) -> further properties of the manifest.
+      further: (rows of a training shard, config) -> rows to train with that are made from them.
     """
     sources: Callable[[Any, str], list]
     scan: Callable[[int, Any, str, Any], Iterable[tuple[tuple[str, str], Any]]]
     read: Callable[[Any, Any], Iterator[Record]]
     properties: Callable[[Any], dict]
+    further: Callable[[list[tuple[str, ...]], Any], Iterable[tuple[str, ...]]] | None = None
 
 
 def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator[tuple[tuple[str, str], Block]]:
@@ -262,11 +265,10 @@ class _WriteShard(beam.DoFn):
                   for other in SPLITS if f'in_{other}' in counts}
 
         def encode(rows):
-            return [subwords.encoder(vocabulary)([row[side] for row in rows]) for side in (0, 1)]
+            sides = [[row[side] for row in rows] for side in (0, 1)]
+            return subwords.versions(vocabulary, sides, self.config, split == 'train')
         try:
-            found = (self._repeated(split, _usable(self.files.read(block, self.config), split, counts, dead), hashes,
-                                    counts)
-                     for block in sorted(blocks, key=lambda block: block.first))
+            found = (self._repeated(split, rows, hashes, counts) for rows in self._rows(split, blocks, counts, dead))
             with _without_collecting():
                 # SentencePiece releases the interpreter lock: a block is encoded while the previous one is written.
                 for rows, ids in threads.in_order(encode, filter(None, found), threads=1, max_waiting=2):
@@ -279,6 +281,19 @@ class _WriteShard(beam.DoFn):
         for key, value in counts.items():
             Metrics.counter('pairs', f'{split}_{key}').inc(value)
         return [(entry, split, counts)]
+
+    def _rows(self, split, blocks, counts, dead):
+        """Yield the usable rows of every block, and those that are made from all of them."""
+        known = []
+        for block in sorted(blocks, key=lambda block: block.first):
+            rows = _usable(self.files.read(block, self.config), split, counts, dead)
+            yield rows
+            known += rows if self.files.further and split == 'train' else []
+        if known:
+            further = iter(self.files.further(known, self.config))
+            while rows := list(itertools.islice(further, 2000)):
+                counts['made'] = counts.get('made', 0) + len(rows)
+                yield rows
 
     def _repeated(self, split, rows, hashes, counts):
         """Count pairs that are also held out, and remove them from the training rows if configured."""
@@ -295,7 +310,9 @@ class _WriteShard(beam.DoFn):
 
     def _write(self, split, rows, ids, writer, counts):
         serialize = _serializer()
-        for row, inputs, targets in zip(rows, *ids):
+        if len(ids) > 1:
+            counts['made'] = counts.get('made', 0) + (len(ids) - 1) * len(rows)
+        for row, inputs, targets in (each for sides in ids for each in zip(rows, *sides)):
             if split == 'train' and max(len(inputs), len(targets)) > self.config.max_length:
                 counts['filtered_long'] += 1
                 continue

@@ -4,16 +4,20 @@ Kinds are SentencePiece's BPE and unigram pieces, and Wu et al.'s word pieces (`
 three users: the Beam job (`encoder`, batched), the exported SavedModel (`Tokenizer`, in the graph), and the trainer,
 which needs only the ids below.
 """
+import concurrent.futures
 import dataclasses
 import functools
 import io
-from collections.abc import Callable, Iterable
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from data_prep import UserError
 from data_prep.text.ids import BOS, EOS, PAD, UNK
 
 WORD = '▁'  # marks the start of a word
+_SEEDING = threading.Lock()  # of SentencePiece's seed, which is the process's
 
 
 @dataclasses.dataclass
@@ -27,8 +31,10 @@ class Config:
     the vocabulary by their UTF-8 bytes; without it they become UNK. `character_coverage`: the fraction of the training
     text's characters, the most frequent ones, in the alphabet. `symbols`: words that are one piece each wherever a word
     begins with them, such as brackets, which are not text. `subword_sample`: number of training pairs the subwords are
-    learned from, chosen by a stable hash. `subword_model`: path of a `subwords.model` to reuse; fine-tuning needs it,
-    since weights depend on their subwords.
+    learned from, chosen by a stable hash. `subword_samples`: further training pairs made of each, the same text split
+    at random into other subwords: by BPE-dropout (Provilkov et al. 2020), whose probability is `sampling_alpha`, or
+    for `unigram` by Kudo 2018, whose smoothing it is. `subword_model`: path of a `subwords.model` to reuse; fine-tuning
+    needs it, since weights depend on their subwords.
     """
     vocab_size: int = 37000  # subwords to learn
     subword_kind: Literal['bpe', 'unigram', 'wordpiece'] = 'bpe'
@@ -38,12 +44,19 @@ class Config:
     character_coverage: float = 1.0
     symbols: list[str] = dataclasses.field(default_factory=list)
     subword_sample: int = 250000
+    subword_samples: int = 0
+    sampling_alpha: float = 0.1
     subword_model: str = ''
 
     def __post_init__(self):
         if self.subword_kind == 'wordpiece' and self.normalization == 'nmt_nfkc':
             raise ValueError("normalization nmt_nfkc is SentencePiece's own; with subword_kind wordpiece it must be "
                              'nfkc or identity')
+        if not 0 < self.sampling_alpha < 1:
+            raise ValueError(f'sampling_alpha must be between 0 and 1; it is {self.sampling_alpha}')
+        if self.subword_kind == 'wordpiece' and self.subword_samples:
+            raise ValueError('subword_samples draws pieces of SentencePiece, bpe or unigram; leave it out, or choose '
+                             'such a subword_kind')
         if self.subword_kind == 'wordpiece' and self.symbols:
             raise ValueError('symbols are pieces of SentencePiece, bpe or unigram; leave them out, or choose such a '
                              'subword_kind')
@@ -124,6 +137,31 @@ def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
                                autograph=False)
         return lambda lines: tokenize(tf.constant(lines, tf.string)).to_list()
     return lambda lines: processor(model).encode(lines, add_eos=True)
+
+
+def sampled(model: bytes, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+    """Return the ids of lines that are split at random (`Config.sampling_alpha`), each row ending in EOS.
+
+    The same arguments give the same ids: SentencePiece seeds a generator in each thread that draws, so every call draws
+    in a thread of its own.
+    """
+    import sentencepiece
+
+    def draw():
+        return [processor(model).encode(line, add_eos=True, enable_sampling=True, nbest_size=-1, alpha=alpha)
+                for line in lines]
+    with _SEEDING, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        sentencepiece.set_random_generator_seed(seed)
+        return pool.submit(draw).result()
+
+
+def versions(model: bytes, sides: Sequence[list[str]], config: Config, training: bool) -> list[list[list[list[int]]]]:
+    """Return the ids of each side's lines; in training also of every one of `subword_samples` draws."""
+    found = [[encoder(model)(lines) for lines in sides]]
+    for number in range(config.subword_samples if training else 0):
+        found.append([sampled(model, lines, config.sampling_alpha, zlib.crc32(f'{number} {lines[0]}'.encode()))
+                      for lines in sides])
+    return found
 
 
 class Tokenizer:

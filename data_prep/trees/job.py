@@ -4,13 +4,14 @@ Only sources, record boundaries and parsing differ; blocks, subwords, shards, du
 are those of text.
 """
 import os
+from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep.core import job, records, text_files
 from data_prep.text import job as text_job
-from data_prep.trees import tree_files
+from data_prep.trees import substitution, tree_files
 from data_prep.trees.schema import SPLITS, Config
 from data_prep.trees.tree_files import EXTRA, Block, Source
 
@@ -58,9 +59,16 @@ def read(block: Block, config: Config):
     return (text_files.Record(*found) for found in tree_files.read(block, config))
 
 
+def further(rows: list[tuple[str, ...]], config: Config) -> Iterator[tuple[str, ...]]:
+    """Yield the trees made from those of a training shard: words, linear form and kind."""
+    pairs = [substitution.Pair(*(tuple(text.split(' ')) for text in row[:2])) for row in rows]
+    for words, tokens in substitution.substituted(pairs, config.substitutions):
+        yield ' '.join(words), ' '.join(tokens), tree_files.kind(len(words))
+
+
 def properties(config: Config) -> dict:
     """Return the manifest's properties of the trees."""
     return {'tags': config.tags}
 
 
-TREES = text_job.Files(sources, scan, read, properties)
+TREES = text_job.Files(sources, scan, read, properties, further)

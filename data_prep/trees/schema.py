@@ -28,6 +28,9 @@ class Config(subwords.Config):
     of labels beyond the category, such as `-SBJ`, which the score ignores. `symbols` are the bracket labels that are
     one subword each; others are spelled. Training trees longer than `max_length` subwords, in words or linear form, are
     filtered; those also in validation or test are counted, and filtered if `remove_duplicates`.
+
+    `substitutions`: further training trees made from each, in which phrases are replaced by phrases of the same label
+    (`trees/substitution.py`), drawn from the trees of its shard.
     """
     folder: str = ''  # base of relative paths in the lists below
     train: list[str] = dataclasses.field(default_factory=list)  # files, folders, patterns or archives of trees
@@ -43,6 +46,7 @@ class Config(subwords.Config):
         default_factory=lambda: [f'{bracket}{label}' for label in trees.LABELS for bracket in '()'])
     normalization: Literal['nmt_nfkc', 'nfkc', 'identity'] = 'identity'  # words are the treebank's own
     remove_duplicates: bool = False
+    substitutions: int = 0  # trees made from each training tree by replacing phrases
     max_length: int = 512
     max_dead_letters: float = 0.01  # fraction of unreadable trees above which preparation stops
     trees_per_block: int = 2000  # trees read by one Beam element

@@ -45,7 +45,7 @@ class Scorer:
         """Run a model on images and compare its boxes.
 
         Args:
-          model: as loaded by `tf.saved_model.load` from an exported `Localiser`.
+          model: as loaded by `tf.saved_model.load` from an exported `Localiser`, or another format's program.
           inputs: encoded images.
           rows: for each, its class id, `target`, and its true `boxes`, four numbers each, concatenated.
 
@@ -53,15 +53,23 @@ class Scorer:
           A dict per image: the metrics except `CORPUS`, NaN without a true box; or an `error` that says why an image
           cannot be decoded.
         """
-        answers = predict(model, inputs, self.BATCH)
+        other_format = hasattr(model, 'predict')
+        answers = model.predict(inputs) if other_format else predict(model, inputs, self.BATCH)
         if any(answer['error'] for answer in answers):
             return answers
-        labels = {name.decode(): label for label, name in enumerate(model.classes().numpy())}
-        central: list[np.ndarray] = []
-        for start in range(0, len(inputs), self.BATCH):
-            label = [labels[row['target']] for row in rows[start:start + self.BATCH]]
-            central += [*model.judged(tf.constant(inputs[start:start + self.BATCH]), tf.constant(label)).numpy()]
+        names = [row['target'] for row in rows]
+        central = model.judged(inputs, names) if other_format else self._central(model, inputs, names)
         return [self._compared(*each) for each in zip(answers, central, rows)]
+
+    def _central(self, model, inputs: list[bytes], names: list[str]) -> list[np.ndarray]:
+        """Return a SavedModel's box of the central crop for the named class of each image."""
+        labels = {name.decode(): label for label, name in enumerate(model.classes().numpy())}
+        found: list[np.ndarray] = []
+        for start in range(0, len(inputs), self.BATCH):
+            here = slice(start, start + self.BATCH)
+            label = tf.constant([labels[name] for name in names[here]])
+            found += [*model.judged(tf.constant(inputs[here]), label).numpy()]
+        return found
 
     def _compared(self, answer: dict, central: np.ndarray, row: dict) -> dict[str, float]:
         self._seen += 1

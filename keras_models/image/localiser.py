@@ -6,14 +6,16 @@ from tensorflow import keras
 
 from keras_models import ModelError
 from keras_models.core import layers
-from keras_models.image import boxes, views
+from keras_models.image import boxes, portable, views
 from keras_models.image import serving as classifiers
 from keras_models.image.classification import TOP
 from keras_models.image.serving import predict  # noqa: F401 (part of a serving module)
 from keras_models.localisation import STRIDE, Config, of_classes
+from keras_models.protocol import Part
 from keras_models.vgg import convolutions, dense, score_map
 
 EXPORTED_MODELS = ('classifier', 'fuse')  # keys of `inference` that name exported models
+ANSWERS = 'boxes'
 
 
 @dataclasses.dataclass
@@ -145,3 +147,13 @@ class Localiser(classifiers.Served):
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, assets, jit: bool) -> tf.Module:
     """Return the exported module: images in, classes and boxes out; see `Localiser`."""
     return Localiser(nets, config, inference, assets, jit)
+
+
+def networks(nets: dict[str, keras.Model], config: Config, inference: Inference, assets) -> dict[str, Part]:
+    """Return the networks that give the vectors of every class at every position; see `portable.over_maps`.
+
+    Raises:
+      ModelError: the exported model holds other localisation nets.
+    """
+    portable.alone(inference)
+    return portable.over_maps(nets, config, assets)

@@ -62,7 +62,6 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
-      ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
     assert not (several and pack)
     B, K = tf.shape(max_length)[0], beam_size

@@ -8,6 +8,7 @@ from tensorflow import keras
 from keras_models.core.layers import by_name
 from keras_models.protocol import Part
 from keras_models.viton import alias, chain
+from keras_models.viton.layers import Convolution
 
 PRECISION = tf.float32  # of the spline's sums; TensorFlow Lite multiplies no float64
 
@@ -39,6 +40,9 @@ def networks(nets: dict[str, keras.Model], config: chain.Config, inference, asse
     generator = alias.build(alias_config, noise_given=True)['alias']
     for layer in generator.layers:
         layer.set_weights(nets['alias'].get_layer(layer.name).get_weights() if layer.weights else [])
+    for layer in generator.submodules:
+        if isinstance(layer, Convolution):
+            layer.fold()  # ONNX held every kernel twice, whole and as a matrix: 283 MB at 1024 x 768
     variables.nets = by_name({**nets, 'alias': generator})  # a module that tracks them
 
     def seed():

@@ -11,7 +11,7 @@ from data_prep import UserError
 
 _LARGEST = 2 ** 31 - 1  # of whole numbers: batch sizes and seeds have 32 bits
 _MAY_BE_ZERO = ('seed', 'steps', 'patience', 'warmup_requests', 'extra_length', 'max_drops', 'retries',
-                'combined')
+                'combined', 'substitutions', 'subword_samples')
 
 
 def check(where: str, raw: dict, template: Any, prefix: str = '') -> None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 import yaml
 
 from data_prep import UserError
-from data_prep.core import records
+from data_prep.core import files, records
 from pipelines.core import artifacts, commands, locks, metadata, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
@@ -192,10 +192,7 @@ def _move(source: str, target: str) -> None:
     if '://' not in source:
         os.rename(source, target)
         return
-    for directory, _, files in tf.io.gfile.walk(source):
-        for file in files:
-            path = os.path.join(directory, file)
-            tf.io.gfile.copy(path, os.path.join(target, os.path.relpath(path, source)))
+    files.copy(source, target)
     tf.io.gfile.rmtree(source)
 
 

@@ -4,9 +4,12 @@ Weights are written in float32, because the engine converts them when it loads t
 """
 import typing
 
+import tensorflow as tf
+
 from data_prep import UserError
 from data_prep.core import records
 from data_prep.text import subwords
+from data_prep.text.ids import PAD
 from keras_models import transformer
 from keras_models.formats import transformer_ctranslate2 as engine
 
@@ -51,8 +54,9 @@ def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
 def validation_pairs(config: 'Config', examples: str, longest: int) -> tuple[list, list]:
     """Return source and target ids of the first few validation pairs, each row ending in the end symbol."""
     split = records.open_split(examples, 'validation')
-    _, texts = config.data_spec.examples(split.read(range(min(CHECKED, len(split)))))
-    tokenize = config.data_spec.assets(examples).tokenize
-    sides = [tokenize(texts[side]).to_list() for side in ('source', 'target')]
-    fit = [pair for pair in zip(*sides) if max(map(len, pair)) <= longest]
-    return [source for source, _ in fit], [target for _, target in fit]
+    found = config.data_spec.decoder(examples, config.input, False)(
+        split.read(range(min(CHECKED, len(split)))), longest + 1, None)
+    fit = tf.reduce_all(tf.stack([side[:, longest] == PAD for side in found.values()]), 0)
+    source, target = (tf.RaggedTensor.from_tensor(tf.boolean_mask(found[side], fit), padding=PAD).to_list()
+                      for side in ('inputs', 'targets'))
+    return source, target

@@ -6,7 +6,8 @@ import typing
 import numpy as np
 
 from data_prep import UserError
-from data_prep.core import records
+from data_prep.core import files, records
+from pipelines.serving import published
 
 if typing.TYPE_CHECKING:
     from pipelines.core.config import Config
@@ -15,10 +16,11 @@ if typing.TYPE_CHECKING:
 
 
 def check(format: 'Format', config: 'Config') -> None:
-    """Refuse a model whose networks are not known."""
+    """Refuse a model whose networks are not known, or one with others that were pushed without the format."""
     if config.model_spec.networks is None:
         raise UserError(f'--to {format.name}: {config.model_spec.name} cannot be taken apart into networks. Export it '
                         'without --to.')
+    embedded(format, config)
 
 
 def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
@@ -36,7 +38,28 @@ def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
             file.write(convert(part, **arguments))
         if part.fixed:
             np.savez(os.path.join(folder, f'{name}.fixed.npz'), **part.fixed)
+    for key, held in embedded(format, config).items():
+        published.verify(os.path.dirname(os.path.dirname(held)))
+        files.copy(held, os.path.join(folder, key))
     return {'networks': [*parts]}
+
+
+def embedded(format: 'Format', config: 'Config') -> dict[str, str]:
+    """Return the folders of this format of the models that the configuration names, by key.
+
+    Raises:
+      UserError: a model was pushed without it.
+    """
+    from pipelines.formats import runner
+    found = {}
+    for key in config.model_spec.exported_models:
+        path = getattr(config.inference, key)
+        if path and isinstance(path, str):
+            try:
+                found[key] = runner.find(format.name, path)
+            except UserError as error:
+                raise UserError(f'inference.{key}: {error}') from error
+    return found
 
 
 def examples(trained: 'Trained') -> list:

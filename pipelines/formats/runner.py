@@ -10,8 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from data_prep import UserError
+from data_prep.core import files
 from pipelines.core import artifacts, roles
-from pipelines.formats.table import DESCRIPTION, FORMATS, KIT
+from pipelines.formats.table import DESCRIPTION, FORMATS, KIT, answers
 from pipelines.serving import hashes, published, saved_model
 
 
@@ -52,8 +53,7 @@ def _local(folder: str) -> Iterator[str]:
         yield folder
         return
     with tempfile.TemporaryDirectory() as here:
-        for name in tf.io.gfile.listdir(folder):
-            tf.io.gfile.copy(os.path.join(folder, name), os.path.join(here, name))
+        files.copy(folder, here)
         yield here
 
 
@@ -73,8 +73,8 @@ def find(name: str, path: str) -> str:
 def _remedy(name: str, description: dict) -> str:
     """Return what to do about a version without a format, given its SavedModel's description."""
     if description:
-        task = roles.data(description['data_module']).task
-        if task not in FORMATS[name].clients or not saved_model.spec_of(description).networks:
+        spec = saved_model.spec_of(description)
+        if answers(roles.data(description['data_module']), spec) not in FORMATS[name].clients or not spec.networks:
             return (f'No model of {description["model_module"]} for {description["data_module"]} has that format: '
                     'leave out --format.')
     return (f'Run `python -m pipelines.export --to {name}`, `python -m pipelines.evaluate --format {name}` and '

@@ -1,7 +1,12 @@
 """Formats in which a trained model is handed over beside the SavedModel, one row each."""
 import dataclasses
+import typing
 from collections.abc import Mapping
 from typing import Any
+
+if typing.TYPE_CHECKING:
+    from data_prep.core.protocol import DataSpec
+    from keras_models.protocol import ModelSpec
 
 KIT = 'pipelines.serving.kit'
 DESCRIPTION = 'landmark.json'  # in a format's folder
@@ -14,8 +19,8 @@ class Format:
     Attributes:
       name: as `--to` and `--format` take it.
       writer: the module with `check(config, format)` and `write(format, trained, folder)`.
-      clients: by task, modules of the serving kit that are copied into the folder: the first runs it without
-        TensorFlow, the others are what it imports. A missing task cannot be handed over so.
+      clients: by what a model answers, modules of the serving kit that are copied into the folder: the first runs it
+        without TensorFlow, the others are what it imports. What is missing cannot be handed over so.
       converter: for networks, the module whose `convert` writes the content of a file.
       suffix: of these files.
       options: further arguments of `convert`.
@@ -37,14 +42,17 @@ class Format:
         kit = {name for names in self.clients.values() for name in names}
         return (self.writer, *filter(None, [self.converter]), *(f'{KIT}.{name}' for name in sorted(kit)))
 
-    def client(self, task: str) -> str:
-        """Return the name of the kit's module that runs its folder."""
-        return self.clients[task][0]
+
+def answers(data: 'DataSpec', model: 'ModelSpec') -> str:
+    """Return what a model answers, the key of a format's `clients`: its data's task, or something of its own."""
+    return model.answers or data.task
 
 
 _NETWORKS = 'pipelines.formats.networks'
 _TFLITE, _ONNX = 'keras_models.formats.tflite_file', 'keras_models.formats.onnx_file'
-_CLIENTS = {'image': ('classify', 'networks', 'resampling'), 'text': ('translate', 'search', 'networks'),
+_CLIENTS = {'image': ('classify', 'networks', 'resampling'),
+            'boxes': ('localise', 'classify', 'networks', 'resampling'),
+            'text': ('translate', 'search', 'networks'),
             'tree': ('parse', 'translate', 'search', 'networks'),
             'try_on': ('try_on', 'networks', 'pairs', 'people', 'resampling')}
 _OF_8_BITS = {task: names for task, names in _CLIENTS.items() if task != 'try_on'}
@@ -54,7 +62,7 @@ FORMATS = {each.name: each for each in (
     Format('tflite_int8', _NETWORKS, _OF_8_BITS, _TFLITE, '.tflite', {'weights': 'int8'}, is_calibrated=True),
     Format('onnx', _NETWORKS, _CLIENTS, _ONNX, '.onnx', requires={
         'tf2onnx': 'tf2onnx>=1.17,<2', 'onnx': 'onnx>=1.18,<1.19', 'onnxruntime': 'onnxruntime>=1.20,<2'}),
-    Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',)},
+    Format('ctranslate2', 'pipelines.formats.ctranslate2', {'text': ('translate',), 'tree': ('parse', 'translate')},
            requires={'ctranslate2': 'ctranslate2>=4.8,<5'}))}
 
 # The stages that export and evaluate them.

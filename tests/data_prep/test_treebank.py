@@ -2,6 +2,7 @@
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
 import tarfile
@@ -17,7 +18,7 @@ from data_prep import UserError, treebank, wmt
 from data_prep.core import records
 from data_prep.text import subwords
 from data_prep.trees import job as tree_job
-from data_prep.trees import tree_files, tree_graph, trees
+from data_prep.trees import substitution, tree_files, tree_graph, trees
 from data_prep.trees.trees import Malformed, Tree
 from pipelines.serving.kit import parse
 from support.tiny_treebank import corpus
@@ -303,6 +304,47 @@ def test_the_same_bytes_again_and_the_same_trees_whatever_the_blocks(bank, tmp_p
                         for path in sorted((tmp_path / name).rglob('*')) if path.is_file()})
     assert digests[0] == digests[1]
     assert texts(tmp_path / 'a') == texts(tmp_path / 'c')
+
+
+def productions(tree):
+    return {str(production) for production in NltkTree.fromstring(tree).productions()}
+
+
+def test_substituted_trees_are_new_and_of_the_same_grammar():
+    """Every label stands over parts that it has in an original, and the sentence's bracket over its own."""
+    originals = [trees.clean(tree, 'keep') for tree in trees.parse('\n'.join([GOLD, *corpus(20)]))]
+    pairs = [substitution.Pair(*(tuple(text.split(' ')) for text in trees.linear(tree))) for tree in originals]
+    made = [*substitution.substituted(pairs, 5)]
+    assert made == [*substitution.substituted(pairs, 5)]
+    there = [tree for tree in originals if any(part.parts for part in tree.parts)]
+    assert len(made) == 5 * len(there) < 5 * len(originals)  # a word alone has nothing to replace
+    known = set().union(*(productions(str(tree)) for tree in originals))
+    texts_of, well_formed = delinearise(*((' '.join(words), ' '.join(tokens)) for words, tokens in made))
+    assert all(well_formed)
+    found = [tree for text in texts_of for tree in trees.parse(text)]
+    assert set().union(*(productions(str(tree)) for tree in found)) <= known
+    for number, tree in enumerate(found):
+        of = there[number // 5]
+        assert (tree.label, [part.label for part in tree.parts]) == (of.label, [part.label for part in of.parts])
+    assert len({*made} - {*pairs}) > len(made) / 2
+
+
+def test_trees_to_train_with_are_substituted_within_their_shards(bank, tmp_path):
+    plain, changed = (prepare(bank(substitutions=n), tmp_path / name) for n, name in ((0, 'plain'), (3, 'changed')))
+    assert plain.counts['test'] == changed.counts['test']
+    counts = changed.counts['train']
+    assert (counts['read'], counts['made'], counts['written']) == (100, 300, 400)
+    known = texts(tmp_path / 'plain')['target']
+    found = texts(tmp_path / 'changed')['target']
+    shards = [0]
+    for shard in plain.splits['train']:
+        shards.append(shards[-1] + shard['records'])
+    for begin, end in itertools.pairwise(shards):
+        assert found[4 * begin:4 * begin + end - begin] == known[begin:end]
+        parts = set().union(*map(productions, known[begin:end]))
+        assert set().union(*map(productions, found[4 * begin:4 * end])) == parts
+    prepare(bank(substitutions=3, trees_per_block=3), tmp_path / 'blocks')
+    assert texts(tmp_path / 'blocks') == texts(tmp_path / 'changed')
 
 
 @pytest.mark.parametrize('values, message', [

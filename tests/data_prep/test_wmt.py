@@ -194,6 +194,38 @@ def test_word_pieces_from_text_to_batch(files, tmp_path):
         assert [line.decode() for line in tokenizer.detokenize(batch[name]).numpy()] == lines
 
 
+@pytest.mark.parametrize('kind', ['bpe', 'unigram'])
+def test_pairs_are_split_at_random_into_other_subwords(files, tmp_path, kind):
+    """Each pair stands there as it is and three times more; held-out pairs only as they are."""
+    config = files(subword_kind=kind, vocab_size=40, subword_samples=3, sampling_alpha=0.3)
+    manifest = prepare(config, tmp_path / 'out')
+    counts = manifest.counts['train']
+    assert (counts['read'], counts['made'], counts['written']) == (60, 180, 240)
+    assert 'made' not in manifest.counts['test'] and manifest.counts['test']['written'] == 2
+    plain = subwords.encoder(wmt.subword_model(str(tmp_path / 'out')))
+    part, tokenizer = records.open_split(str(tmp_path / 'out'), 'train'), wmt.assets(str(tmp_path / 'out'))
+    serialized = part.read(range(240))
+    found, batch = wmt.examples(serialized)[1], wmt.decode(tf.constant(serialized), tf.constant(99, tf.int64))
+    for side, name in (('source', 'inputs'), ('target', 'targets')):
+        said = [text.decode() for text in tokenizer.detokenize(batch[name]).numpy()]
+        assert said == [text.decode() for text in
+                        tokenizer.detokenize(tokenizer.tokenize(found[side]).to_tensor(0)).numpy()]
+        ids = [tuple(i for i in row if i) for row in batch[name].numpy().tolist()]
+        usual = [tuple(row) for row in plain(found[side])]
+        as_usual = [one == other for one, other in zip(ids, usual)]
+        assert 60 <= sum(as_usual) < 150 and len({*zip(found[side], ids)}) > 1.5 * len({*found[side]})
+    prepare(config, tmp_path / 'again')
+    assert records.open_split(str(tmp_path / 'again'), 'train').read(range(240)) == serialized
+
+
+@pytest.mark.parametrize('values, message', [
+    ({'sampling_alpha': 1.0}, 'sampling_alpha must be between 0 and 1; it is 1.0'),
+    ({'subword_samples': 1, 'subword_kind': 'wordpiece', 'normalization': 'nfkc'}, 'draws pieces of SentencePiece')])
+def test_sampling_that_cannot_be(files, values, message):
+    with pytest.raises(ValueError, match=message):
+        files(**values)
+
+
 def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
     """What fine-tuning needs: the model of one data set, taken as it is for another."""
     first = prepare(files(), tmp_path / 'first')

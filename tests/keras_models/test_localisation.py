@@ -1,6 +1,8 @@
 """Localisation: the loss by hand, windows against crops, served outputs against their parts, and one full run."""
 import csv
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -318,14 +320,18 @@ CLASSIFIER = f'''{DATA}
 input: {{{SEEN}}}
 model: {{module: keras_models.vgg, {NET}}}
 inference: {{views: [dense]}}
-evaluate: {{thresholds: {{top1_error: {{max: 0.5}}}}}}
+evaluate: {{thresholds: {{top1_error: {{max: 0.5}}}}, drift: {{top1_error: {{max_rise: 0.02}}}}}}
 '''
 LOCALISER = f'''{DATA}
 input: {{{SEEN}, boxes: true}}
 model: {{module: keras_models.localisation, {NET}}}
 inference: {{classifier: runs/things/serving/things, scales: [32, 64]}}
-evaluate: {{slices: [target], thresholds: {{localisation_error: {{max: 0.8}}, box_error: {{max: 0.8}}}}}}
+evaluate:
+  slices: [target]
+  thresholds: {{localisation_error: {{max: 0.8}}, box_error: {{max: 0.8}}}}
+  drift: {{localisation_error: {{max_rise: 0.05}}, box_error: {{max_rise: 0.05}}}}
 '''
+MORE = {'things': (), 'located': ('--set', 'train.init_from=runs/things/serving/things')}
 COLOURS = {'blue': (40, 60, 220), 'green': (40, 200, 60), 'red': (220, 50, 40)}
 
 
@@ -362,7 +368,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope='module')
 def finished(place):
     """Both, run; and what the second printed."""
-    for name, more in (('things', ()), ('located', ('--set', 'train.init_from=runs/things/serving/things'))):
+    for name, more in MORE.items():
         done = command('pipelines.run', '--config', f'{name}.yaml', *more, cwd=place)
         assert done.returncode == 0 and '; BLESSED' in done.stdout, done.stdout + done.stderr
     return done.stdout
@@ -406,6 +412,40 @@ def test_the_newest_of_pushed_versions_is_asked_and_known_by_what_it_holds(place
     newest = export.with_newest(resolved.inference, localiser.EXPORTED_MODELS)
     assert newest.classifier == str(version.relative_to(place))
     assert [*export.STAGE.extra_inputs(Pipeline(resolved, 'runs/located', []))] == [str(version.relative_to(place))]
+
+
+@pytest.mark.slow
+def test_a_format_is_handed_over_with_its_classifier(place, finished):
+    """The classifier must have been pushed in the format; then both go through the gate and answer alike."""
+    def run(model, name, *args):
+        return command(f'pipelines.{name}', '--config', f'{model}.yaml', *args, *MORE[model], cwd=place)
+    refused = run('located', 'export', '--to', 'tflite')
+    assert refused.returncode == 2 and 'inference.classifier: runs/things/serving/things/' in refused.stderr
+    assert 'was pushed without tflite. Run `python -m pipelines.export --to tflite`' in refused.stderr
+    printed = ''
+    for model, again in (('things', ()), ('located', (('run',),))):  # a pushed classifier is another one
+        for args in (*again, ('export', '--to', 'tflite'), ('evaluate', '--format', 'tflite'), ('push',)):
+            done = run(model, *args)
+            assert done.returncode == 0, done.stdout + done.stderr
+            printed += done.stdout
+    assert printed.count('; BLESSED') >= 3 and printed.count('it holds tflite too') == 2
+    [folder] = (place / 'runs/located/serving/located').glob('[0-9]*/formats/tflite')
+    held = {str(path.relative_to(folder)) for path in folder.rglob('*') if path.is_file()}
+    assert {'localise.py', 'dense.tflite', 'classifier/dense.tflite', 'classifier/landmark.json'} < held
+    image, _ = thing(COLOURS['green'], 78)
+    image.save(place / 'green.jpg')
+    [answer] = localiser.predict(tf.saved_model.load(str(folder.parents[1])), [(place / 'green.jpg').read_bytes()])
+    done = subprocess.run([sys.executable, 'localise.py', str(place / 'green.jpg')], cwd=folder, capture_output=True,
+                          text=True, check=True)
+    _, name, probability, *box, _ = done.stdout.rstrip('\n').split('\t')
+    assert name == answer['answers'][0] == 'green'
+    assert float(probability) == pytest.approx(answer['probabilities'][0], abs=1e-3)
+    np.testing.assert_allclose([float(end) for end in box], answer['boxes'][0], atol=2e-3)
+    shown = run('located', 'predict', '--format', 'tflite', '--out', 'by_tflite', 'green.jpg')
+    assert shown.returncode == 0, shown.stderr
+    [row] = csv.DictReader((place / 'by_tflite/predictions.csv').open())
+    np.testing.assert_allclose([float(row[f'{end}_1']) for end in ('left', 'upper', 'right', 'lower')],
+                               answer['boxes'][0], atol=2e-3)
 
 
 @pytest.fixture(scope='module')

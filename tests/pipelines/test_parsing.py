@@ -118,12 +118,13 @@ def test_a_sentence_longer_than_the_model_takes_is_parsed_in_parts(finished):
     assert parseval.counts(reference, found['answers'][0])[2] > 1
 
 
-FORMATS = ('tflite', 'tflite_float16', 'tflite_int8', 'onnx')
+FORMATS = ('tflite', 'tflite_float16', 'tflite_int8', 'onnx', 'ctranslate2')
 
 
 @pytest.mark.slow  # 10 s each; that of translations is the same stage
 @pytest.mark.parametrize('name', FORMATS)
-def test_a_format_passes_the_gate_of_brackets(finished, name):
+def test_a_format_passes_the_gate_of_brackets(finished, name, monkeypatch):
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')  # CTranslate2's threads wait for each other by spinning
     pipeline, _ = finished
     pipeline.run(stage.get(f'export-{name}'))
     blessing = pipeline.run(stage.get(f'evaluate-{name}'))[f'{name}_blessing']
@@ -132,7 +133,8 @@ def test_a_format_passes_the_gate_of_brackets(finished, name):
 
 
 @pytest.mark.parametrize('name', [FORMATS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FORMATS[1:])])
-def test_a_format_parses_as_the_saved_model(finished, name):
+def test_a_format_parses_as_the_saved_model(finished, name, monkeypatch):
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
     pipeline, _ = finished
     folder = pipeline.run(stage.get(f'export-{name}'))[name].uri
     asked = ['the dog sees 3 birds .', '', 'Ｎever seen words , (or brackets) !']

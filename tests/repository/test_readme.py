@@ -38,6 +38,7 @@ ELSEWHERE = {  # command -> the test that runs it
     'python -m pipelines.predict --format tflite < lines.txt': 'test_formats.py',
     'python -m pipelines.serve --format tflite': 'test_formats.py: test_the_server_answers_with_it_as_predict_does',
     'python classify.py photo.jpg': 'test_formats.py',
+    'python localise.py photo.jpg': 'test_localisation.py',
     "python translate.py 'A man rides a bicycle.'": 'test_ctranslate2.py',
     "python parse.py 'The cat sees the dog .'": 'test_parsing.py',
     'python try_on.py people/test_pairs.txt': 'test_tryon_formats.py',

@@ -14,8 +14,11 @@ def vgg16() -> keras.Model:
     return model
 
 
-def forward(batch: int) -> side.Work:
+def forward(batch: int, file: str = '') -> side.Work:
+    """Scores of images; or by the `file`, tflite."""
     model = vgg16()
+    if file == 'tflite':
+        return of_tflite(model, inputs.pictures(batch, 224))
     images = tf.constant(inputs.pictures(batch, 224))
     scores = tf.function(functools.partial(model, training=False))
 
@@ -23,6 +26,17 @@ def forward(batch: int) -> side.Work:
         scores(images).numpy()
         return batch
     return side.Work({'scores': scores(images).numpy()}, once)
+
+
+def of_tflite(model: keras.Model, pictures: np.ndarray) -> side.Work:
+    interpreter = tf.lite.Interpreter(model_content=tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    scores = interpreter.get_signature_runner()
+    [image], [found] = scores.get_input_details(), scores.get_output_details()
+
+    def once():
+        scores(**{image: pictures})
+        return len(pictures)
+    return side.Work({'scores': scores(**{image: pictures})[found]}, once)
 
 
 def step(batch: int) -> side.Work:

@@ -1,28 +1,53 @@
 """Our image classifiers."""
+import pathlib
+import tempfile
+
 import inputs
 import numpy as np
 import side
 import tensorflow as tf
 import trained
 
+from keras_models.formats import onnx_file, tflite_file
+from keras_models.image import portable, serving
 from pipelines.core import config
+from pipelines.serving.kit import networks
 
 CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 'prelu_a_imagenet'}
 KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
 
 
-def forward(net: str, batch: int, jit: bool = False, crop: int = 224) -> side.Work:
-    """Scores of images, as in `predict`."""
+def forward(net: str, batch: int, jit: bool = False, crop: int = 224, file: str = '') -> side.Work:
+    """Scores of images, as in `predict`; or by the `file` that `export --to` writes, tflite or onnx."""
     resolved = config.load(CONFIGS[net], [*KEYS, f'model.crop={crop}'])
-    [model] = resolved.model_spec.build(resolved.model).values()
+    nets = resolved.model_spec.build(resolved.model)
+    [model] = nets.values()
     model.set_weights(inputs.weights([weight.shape for weight in model.weights]))
-    images, seed = tf.constant(inputs.pictures(batch, crop)), tf.constant(trained.SEED)
+    pictures = inputs.pictures(batch, crop)
+    if file:
+        [part] = portable.networks(nets, resolved.model, serving.Inference(), None).values()
+        return of_file(part, file, pictures)
+    images, seed = tf.constant(pictures), tf.constant(trained.SEED)
     scores = tf.function(lambda images: model([images, seed], training=False), jit_compile=jit or None)
 
     def once():
         scores(images).numpy()
         return batch
     return side.Work({'scores': scores(images).numpy()}, once)
+
+
+def of_file(part, kind: str, pictures: np.ndarray) -> side.Work:
+    """Scores by a network's file, opened as its folder's program opens it."""
+    convert = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}[kind]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, f'classifier.{kind}')
+        path.write_bytes(convert(part))
+        scores = networks.network(path)
+
+    def once():
+        scores(image=pictures)
+        return len(pictures)
+    return side.Work({'scores': scores(image=pictures)['logits']}, once)
 
 
 def step(net: str, batch: int, jit: bool = False) -> side.Work:

@@ -1,13 +1,20 @@
 """VITON-HD, ours."""
 import functools
+import pathlib
+import sys
+import tempfile
+import types
 
 import inputs_tryon
+import numpy as np
 import side
 import tensorflow as tf
 import trained
 from tensorflow import keras
 
-from keras_models.viton import chain, official_weights, try_on
+from keras_models.formats import onnx_file, tflite_file
+from keras_models.viton import chain, official_weights, portable, serving, try_on
+from pipelines.serving.kit import networks
 
 
 def names(net: keras.Model) -> dict[str, tf.Variable]:
@@ -38,12 +45,14 @@ def pairs(batch: int, size: list[int]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(value) for name, value in inputs_tryon.pairs(batch, size).items()}
 
 
-def viton_hd_forward(size: list[int]) -> side.Work:
-    """Figure 3, as served."""
+def viton_hd_forward(size: list[int], file: str = '') -> side.Work:
+    """Figure 3, as served; or by the `file`s that `export --to` writes, tflite or onnx."""
     config = try_on.Config(preset='official', size=size)
     nets, given = try_on.build(config), pairs(1, size)
     for net in nets.values():
         fill(net)
+    if file:
+        return of_files(nets, config, file, {name: value.numpy() for name, value in given.items()})
     made = tf.function(lambda given: chain.try_on(nets, config, given, tf.constant([1, 0])), autograph=False)
 
     def once():
@@ -51,6 +60,32 @@ def viton_hd_forward(size: list[int]) -> side.Work:
         return 1
     found = {name: value.numpy() for name, value in made(given).items()}
     return side.Work(inputs_tryon.answer(found), once)
+
+
+def of_files(nets: dict[str, keras.Model], config: try_on.Config, kind: str, given: dict) -> side.Work:
+    """Figure 3 by the networks' files, opened as their folder's program opens them."""
+    convert = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}[kind]
+    assets = types.SimpleNamespace(size=config.size, precision=tf.float32, person=None, pose=None)
+    parts = portable.networks(nets, config, serving.Inference(), assets)
+    opened = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ('segmentation', 'try_on'):
+            path = pathlib.Path(folder, f'{name}.{kind}')
+            path.write_bytes(convert(parts[name]))
+            np.savez(path.with_suffix('.fixed.npz'), **parts[name].fixed)
+            opened[name] = networks.network(path)
+            print(f'{path.name}: {path.stat().st_size / 1e6:.0f} MB', file=sys.stderr)
+
+    def made():
+        found = opened['segmentation'](**given)
+        return found | opened['try_on'](**given | {'parse': found['parse']})
+
+    def once():
+        made()
+        return 1
+    found = made()
+    classes = np.eye(chain.CLASSES, dtype=np.float32)[found['parse']]
+    return side.Work(inputs_tryon.answer({**found, 'parse': classes}), once)
 
 
 def step(generator: str, batch: int, jit: bool = False) -> side.Work:

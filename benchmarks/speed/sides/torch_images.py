@@ -1,6 +1,9 @@
 """The same networks in PyTorch, in its fastest layout for convolutions, channels last."""
+import tempfile
+
 import inputs
 import numpy as np
+import onnxruntime
 import side
 import torch
 from torch import nn
@@ -92,8 +95,11 @@ def images(batch: int) -> torch.Tensor:
         memory_format=torch.channels_last)
 
 
-def forward(net: str, batch: int) -> side.Work:
+def forward(net: str, batch: int, file: str = '') -> side.Work:
+    """Scores of images; or by the `file`, onnx, in onnxruntime."""
     network, given = NETWORKS[net]().eval(), images(batch)
+    if file == 'onnx':
+        return of_onnx(network, given)
 
     def once():
         with torch.inference_mode():
@@ -101,6 +107,19 @@ def forward(net: str, batch: int) -> side.Work:
         return batch
     with torch.inference_mode():
         return side.Work({'scores': network(given).numpy()}, once)
+
+
+def of_onnx(network: nn.Module, given: torch.Tensor) -> side.Work:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f'{folder}/network.onnx'
+        torch.onnx.export(network, (given,), path, input_names=['image'], opset_version=17, dynamo=False)
+        session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
+    pictures = given.numpy()
+
+    def once():
+        session.run(None, {'image': pictures})
+        return len(pictures)
+    return side.Work({'scores': session.run(None, {'image': pictures})[0]}, once)
 
 
 def step(net: str, batch: int) -> side.Work:

@@ -56,27 +56,41 @@ class Classifier:
 
     def _answer(self, image):
         try:
-            probabilities = self.posteriors(image)
+            pixels = read(image)
         except (OSError, Image.DecompressionBombError) as error:
             return {'answers': [], 'descriptions': [], 'probabilities': [], 'error': str(error)}
+        return {**self.answered(pixels), 'error': ''}
+
+    def answered(self, pixels):
+        """Return the answer to an image without its error, for levels [h, w, 3]."""
+        probabilities = self.posteriors(pixels)
         best = np.argsort(-probabilities, kind='stable')[:self.inference['top']]
         return {'answers': [self.labels[i][0] for i in best], 'descriptions': [self.labels[i][1] for i in best],
-                'probabilities': probabilities[best].tolist(), 'error': ''}
+                'probabilities': probabilities[best].tolist()}
 
-    def posteriors(self, image):
-        """Return the probability of every class, the mean of all views at all scales."""
-        scales = self.inference['scales'] or [(self.input['scales'][0] + self.input['scales'][-1]) // 2]
-        pixels = np.asarray(Image.open(io.BytesIO(image)).convert('RGB'))
+    @property
+    def scales(self):
+        """Shorter sides to which an image is rescaled."""
+        return self.inference['scales'] or [self.scale]
+
+    @property
+    def scale(self):
+        """Shorter side in validation."""
+        return (self.input['scales'][0] + self.input['scales'][-1]) // 2
+
+    def posteriors(self, pixels):
+        """Return the probability of every class, the mean of all views at all scales, for levels [h, w, 3]."""
         found = []
-        for scale in scales:
+        for scale in self.scales:
             shown = self.shown(pixels, scale)
             found += [softmax(self.logits(shown, view)).mean(0) for view in self.inference['views']]
         return np.mean(found, 0)
 
     def logits(self, shown, view):
-        """Return the class scores of every crop of a view, [k, classes]; dense views have one or two, see `dense`."""
+        """Return the class scores of every crop of a view, [k, classes]; a dense view's are means over the map."""
         if view == 'dense':
-            return self.dense(np.stack([shown, shown[:, ::-1]] if self.inference['flips'] else [shown]))
+            images = np.stack([shown, shown[:, ::-1]] if self.inference['flips'] else [shown])
+            return self.dense_scores(images).mean((1, 2))
         crops = self.views(shown, view)
         return np.concatenate([self.of_crops(crops[start:start + BATCH]) for start in range(0, len(crops), BATCH)])
 
@@ -87,14 +101,15 @@ class Classifier:
         maps = self.networks['convolutions'](image=crops)['maps']
         return self.networks['dense'](maps=maps)['logits']
 
-    def dense(self, images):
-        """Map whole images [k, h, w, 3] to class scores [k, classes], the mean of every crop's that the maps hold."""
+    def dense_scores(self, images):
+        """Map whole images [k, h, w, 3] to the scores of every crop that the maps hold, [k, h', w', classes]."""
         side, maps = self.side, self.networks['convolutions'](image=images)['maps']
         windows = np.lib.stride_tricks.sliding_window_view(maps, (side, side), (1, 2))  # [k, h, w, C, side, side]
+        places = windows.shape[:3]
         windows = np.ascontiguousarray(windows.transpose(0, 1, 2, 4, 5, 3)).reshape(-1, side, side, maps.shape[-1])
         scores = [self.networks['dense'](maps=windows[start:start + BATCH])['logits']
                   for start in range(0, len(windows), BATCH)]
-        return np.concatenate(scores).reshape(len(images), -1, len(self.labels)).mean(1)
+        return np.concatenate(scores).reshape(*places, -1)
 
     @functools.cached_property
     def side(self):
@@ -112,6 +127,13 @@ class Classifier:
 
     def shown(self, pixels, scale):
         """Rescale levels [h, w, 3] until the shorter side is `scale`, and subtract the mean: float32 [h', w', 3]."""
+        return self.located(pixels, scale)[0]
+
+    def located(self, pixels, scale):
+        """Return what `shown` does, and the part of the image it shows.
+
+        The part's left, upper, right and lower end are in fractions of width and height.
+        """
         size = np.array(pixels.shape[:2])
         whole = (2 * scale * size + size.min()) // (2 * size.min())
         space = np.full(2, whole.min()) if self.input['square'] else whole  # the area that crops are cut from
@@ -120,7 +142,8 @@ class Classifier:
         image = resampling.resampled(pixels, whole, inside, shown) - self.mean(whole, space, inside, shown)
         if self.input['standardise']:
             image = image / np.sqrt(np.diag(self.pixels['covariance'])).astype(np.float32)
-        return image
+        ends = np.stack([inside, inside + shown]) / whole
+        return image, ends[:, ::-1].reshape(4).astype(np.float32)
 
     def mean(self, whole, space, inside, shown):
         """Return what is subtracted: the mean image, scaled to the area of crops, or the mean colour, or 0."""
@@ -130,11 +153,13 @@ class Classifier:
         for axis in (0, 1):
             offset = inside[axis] - (whole[axis] - space[axis]) // 2
             at = (np.arange(offset, offset + shown[axis]) + 0.5) * SIDE / space[axis] - 0.5
-            at = np.clip(at, 0, SIDE - 1)
-            before = np.minimum(at.astype(int), SIDE - 2)
-            share = (at - before).astype(np.float32).reshape([-1, 1, 1] if axis == 0 else [1, -1, 1])
-            image = np.take(image, before, axis) * (1 - share) + np.take(image, before + 1, axis) * share
+            image = resampling.interpolated(image, axis, at)
         return image
+
+
+def read(image):
+    """Return levels [h, w, 3] of the bytes of a JPEG or PNG file."""
+    return np.asarray(Image.open(io.BytesIO(image)).convert('RGB'))
 
 
 def softmax(logits):
@@ -145,18 +170,21 @@ def softmax(logits):
 load = Classifier
 
 
-def main():
-    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(kind, file, description):
+    """Answer images with the model beside a program: its kind, its file and its description."""
+    flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('images', nargs='+', metavar='IMAGE', help='JPEG or PNG files')
     args = flags.parse_args()
-    classifier = Classifier(pathlib.Path(__file__).parent)
+    classifier = kind(pathlib.Path(file).parent)
     for path in args.images:
         [found] = classifier.predict([pathlib.Path(path).read_bytes()])
         if found['error']:
             print(f'{path}: {found["error"]}', file=sys.stderr)
         else:
-            print(path, found['answers'][0], f'{found["probabilities"][0]:.4f}', found['descriptions'][0], sep='\t')
+            box = [f'{end:.4f}' for end in found.get('boxes', [[]])[0]]
+            print(path, found['answers'][0], f'{found["probabilities"][0]:.4f}', *box, found['descriptions'][0],
+                  sep='\t')
 
 
 if __name__ == '__main__':
-    main()
+    main(Classifier, __file__, __doc__)

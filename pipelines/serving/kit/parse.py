@@ -1,6 +1,7 @@
 """Parse sentences on this machine's CPU, without TensorFlow: one line of output for each, its tree in brackets.
 
-    pip install numpy onnxruntime sentencepiece           # or tflite-runtime, for files of the suffix .tflite
+    pip install ctranslate2 sentencepiece                 # for a folder with model.bin
+    pip install numpy onnxruntime sentencepiece           # for files of the suffix .onnx; tflite-runtime for .tflite
     python parse.py 'The cat sees the dog .'
     python parse.py < sentences.txt > trees.txt
 

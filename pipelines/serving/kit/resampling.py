@@ -22,6 +22,16 @@ def resampled(pixels, whole, offset, shape):
     return pixels
 
 
+def interpolated(values, axis, at):
+    """Return values at fractional places along an axis, linear between the nearest two; beyond the ends, the ends'."""
+    last = values.shape[axis] - 1
+    at = np.clip(at, 0, last)
+    before = np.minimum(at.astype(int), max(last - 1, 0))
+    share = (at - before).astype(np.float32).reshape([-1 if each == axis else 1 for each in range(values.ndim)])
+    after = np.minimum(before + 1, last)
+    return np.take(values, before, axis) * (1 - share) + np.take(values, after, axis) * share
+
+
 def nearest(labels, shape):
     """Return labels [h, w] at another height and width, each that of the nearest pixel."""
     for axis in (0, 1):

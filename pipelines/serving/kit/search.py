@@ -6,7 +6,7 @@ try:
 except ImportError:  # a copy, with a copy of that file beside it
     import networks  # type: ignore[no-redef]
 
-BOS, EOS = 1, 2
+PAD, BOS, EOS = 0, 1, 2
 NEVER = -1e9  # log probability of a hypothesis that is none
 
 
@@ -24,33 +24,49 @@ class Search:
     def __call__(self, sources):
         """Return the ids of the best hypothesis, with its end symbol, and its score, for ids without one."""
         longest = self.inference['max_input_length'] - 1
-        return [self.search(np.array([[*ids[:longest], EOS]], np.int32)) for ids in sources]
+        rows = [[*ids[:longest], EOS] for ids in sources]
+        source = np.full([len(rows), max(map(len, rows))], PAD, np.int32)
+        for row, ids in zip(source, rows):
+            row[:len(ids)] = ids
+        return self.search(source)
 
     def search(self, source):
-        """Find the hypothesis with the highest log P / length penalty, for one sentence [1, S].
+        """Find the hypothesis with the highest log P / length penalty for every sentence [B, S], padded.
 
-        Of the 2 K best continuations of the K open hypotheses, those among the first K that end are finished; the first
-        K that do not, stay open. The search ends when no open one can beat the best finished one.
+        Of the 2 K best continuations of a sentence's K open hypotheses, those among the first K that end are finished;
+        the first K that do not, stay open. A sentence leaves the search when no open hypothesis can beat its best
+        finished one, or at its greatest length, where the best open one is its result if none was finished.
         """
-        K, longest = self.inference['beam_size'], source.shape[1] + self.inference['extra_length']
+        B, K = len(source), self.inference['beam_size']
+        longest = (source != PAD).sum(1) + self.inference['extra_length']
+        sentences, best = np.arange(B), [([], NEVER)] * B  # those in the search; what is finished
         encoded = self.encoder(ids=source)
-        cache = {name.replace('source', 'past'): np.zeros([K, 0, *array.shape[2:]], np.float32)
+        cache = {name.replace('source', 'past'): np.zeros([B * K, 0, *array.shape[2:]], np.float32)
                  for name, array in encoded.items()}
-        hypotheses, log_p = np.zeros([K, 0], np.int32), np.array([0.0] + [NEVER] * (K - 1), np.float32)
-        last, best = np.full([1, K], BOS, np.int32), ([], NEVER)
-        for step in range(longest):
+        hypotheses, log_p = np.zeros([B, K, 0], np.int32), np.tile(np.float32([0] + [NEVER] * (K - 1)), [B, 1])
+        last, step = np.full([B, K], BOS, np.int32), 0
+        while len(sentences):
             found = self.decoder(last=last, step=np.array([step], np.int32), source=source, **encoded, **cache)
-            score, beam, token = continued(log_p, found.pop('logits')[0], 2 * K)
-            longer = np.concatenate([hypotheses[beam], token[:, np.newaxis]], 1)
-            for i in np.flatnonzero(token[:K] == EOS):
-                if (finished := float(score[i] / self.penalty(step + 1))) > best[1]:
-                    best = longer[i].tolist(), finished
-            stay = np.flatnonzero(token != EOS)[:K]
-            hypotheses, log_p, last = longer[stay], score[stay], token[np.newaxis, stay]
-            if log_p[0] / self.penalty(longest) <= best[1]:
-                break
-            cache = {f'past_{name}': array[beam[stay]] for name, array in found.items()}
-        return best if best[0] else (hypotheses[0].tolist(), float(log_p[0] / self.penalty(longest)))
+            score, beam, token = continued(log_p, found.pop('logits'), 2 * K)
+            longer = np.concatenate([taken(hypotheses, beam), token[..., np.newaxis]], 2)
+            step += 1
+            for row, i in np.argwhere(token[:, :K] == EOS):
+                if (finished := float(score[row, i] / self.penalty(step))) > best[sentences[row]][1]:
+                    best[sentences[row]] = longer[row, i].tolist(), finished
+            stay = np.argsort(token == EOS, 1, kind='stable')[:, :K]
+            hypotheses, log_p, last = taken(longer, stay), taken(score, stay), taken(token, stay)
+            at_most = log_p[:, 0] / self.penalty(longest)  # log P can only fall
+            for row in np.flatnonzero(longest == step):
+                if not best[sentences[row]][0]:
+                    best[sentences[row]] = hypotheses[row, 0].tolist(), float(at_most[row])
+            go_on = (longest > step) & (at_most > [best[sentence][1] for sentence in sentences])
+            slots = (taken(beam, stay) + K * np.arange(len(sentences))[:, np.newaxis])[go_on].ravel()
+            cache = {f'past_{name}': array[slots] for name, array in found.items()}
+            if not go_on.all():
+                sentences, longest, source, hypotheses, log_p, last = (
+                    each[go_on] for each in (sentences, longest, source, hypotheses, log_p, last))
+                encoded = {name: array[go_on] for name, array in encoded.items()}
+        return best
 
     def penalty(self, length):
         """Return the length penalty of Wu et al. 2016, eq. (14)."""
@@ -58,14 +74,23 @@ class Search:
 
 
 def continued(log_p, logits, n):
-    """Return the n best continuations of hypotheses, best first: log probability, hypothesis and id.
+    """Return the n best continuations of each sentence's hypotheses, best first.
 
     Args:
-      log_p: [K], of the hypotheses.
-      logits: [K, V], of the next id.
+      log_p: [B, K], of the hypotheses.
+      logits: [B, K, V], of the next id.
+
+    Returns:
+      Log probability, hypothesis and id, [B, n] each.
     """
     highest = logits.max(-1, keepdims=True)
-    scores = log_p[:, np.newaxis] + logits - highest - np.log(np.exp(logits - highest).sum(-1, keepdims=True))
-    best = np.argpartition(-scores, n, None)[:n]
-    best = best[np.argsort(-scores.flat[best], kind='stable')]
-    return scores.flat[best], best // logits.shape[1], (best % logits.shape[1]).astype(np.int32)
+    sums = np.exp(logits - highest).sum(-1, keepdims=True)
+    scores = (log_p[..., np.newaxis] + logits - highest - np.log(sums)).reshape(len(logits), -1)
+    best = np.sort(np.argpartition(-scores, n, 1)[:, :n], 1)  # the first of equals is the first
+    best = taken(best, np.argsort(-taken(scores, best), 1, kind='stable'))
+    return taken(scores, best), best // logits.shape[2], (best % logits.shape[2]).astype(np.int32)
+
+
+def taken(values, which):
+    """Return values [B, n, …] at places of each row [B, k]: [B, k, …]."""
+    return values[np.arange(len(values))[:, np.newaxis], which]

@@ -14,7 +14,7 @@ import pathlib
 import sys
 import unicodedata
 
-BATCH = 64  # sentences per batch
+HYPOTHESES = 256  # most in one batch, those of at least one sentence
 EOS = 2  # id of the end symbol
 
 
@@ -30,6 +30,7 @@ class Translator:
         folder = pathlib.Path(folder)
         config = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
         self.inference = config['inference']
+        self.batch = max(1, HYPOTHESES // self.inference['beam_size'])  # sentences
         self.subwords = load_subwords((folder / 'subwords.model').read_bytes())
         if (folder / 'model.bin').exists():
             self.translate = CTranslate2(folder, self.inference, compute_type)
@@ -42,8 +43,8 @@ class Translator:
         longest = self.inference['max_input_length']
         results = [{**self.answer('', ''), 'score': 0.0, 'truncated': len(row) >= longest} for row in ids]
         todo = sorted((number for number, row in enumerate(ids) if row), key=lambda number: len(ids[number]))
-        for start in range(0, len(todo), BATCH):  # batch lines of similar length
-            batch = todo[start:start + BATCH]
+        for start in range(0, len(todo), self.batch):  # batch lines of similar length
+            batch = todo[start:start + self.batch]
             for number, (answer, score) in zip(batch, self.translate([ids[number] for number in batch])):
                 text = self.subwords.decode([i for i in answer if i != EOS])
                 results[number].update(self.answer(lines[number], text), score=score)
@@ -156,7 +157,7 @@ def main(kind, file, description):
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding='utf-8')
     translator = kind(pathlib.Path(file).parent, args.compute_type)
-    size = 1 if not args.lines and sys.stdin.isatty() else 64 * BATCH  # answer typed lines immediately
+    size = 1 if not args.lines and sys.stdin.isatty() else 64 * translator.batch  # answer typed lines immediately
     lines, done = (line.rstrip('\r\n') for line in args.lines or sys.stdin), 0
     while block := list(itertools.islice(lines, size)):
         for number, answer in enumerate(translator(block), done + 1):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import types
 
 import pytest
 import tensorflow as tf
@@ -191,9 +190,10 @@ def test_what_it_cannot_do_is_a_sentence(config_file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r'Run `python -m pipelines\.prepare` first'):
         Pipeline(loaded, str(tmp_path), []).run(stage.get('export-ctranslate2'))
     check = stage.get('export-ctranslate2').check
-    with pytest.raises(UserError, match='holds models of text; data.module data_prep.imagenet is for image'):
+    with pytest.raises(UserError, match='holds models of text, tree; data.module data_prep.imagenet is for image'):
         check(config.load('demo_images'))
-    other = types.SimpleNamespace(model=object(), data_spec=loaded.data_spec, values={'model': {'module': 'x.y'}})
+    spec = dataclasses.replace(loaded.model_spec, check=lambda *_: None)
+    other = dataclasses.replace(loaded, model=object(), model_spec=spec, values={'model': {'module': 'x.y'}})
     with pytest.raises(UserError, match=r'keras_models\.transformer; model\.module is x\.y'):
         check(other)
     with pytest.raises(UserError, match='subwords.model is missing'):

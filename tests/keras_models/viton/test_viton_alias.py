@@ -235,6 +235,10 @@ def test_spectral_normalisation_finds_the_largest_singular_value_and_leaves_kern
     for before, after in ((kernel, layer.kernel), (u, layer.u), (v, layer.v)):
         np.testing.assert_array_equal(before, after)
     np.testing.assert_allclose([np.linalg.norm(u), np.linalg.norm(v)], 1, rtol=1e-6)
+    normalised = layer.weight().numpy()
+    layer.fold()
+    np.testing.assert_array_equal(layer.kernel, normalised)
+    np.testing.assert_array_equal(layer.weight(), normalised)
 
 
 def test_spectral_normalisation_is_pytorchs():

@@ -315,7 +315,8 @@ def test_a_version_on_no_local_disk_is_run_from_a_copy(finished):
     ('demo_images', 'evaluate-tflite', ['evaluate.drift={top1_error: {max: 0.1}}'],
      r"evaluate.drift.top1_error holds \['max'\]. Give max_drop or max_rise"),
     ('demo_images', 'evaluate', ['evaluate.drift={bleu: {max_drop: 1}}'], "evaluate.drift: there is no metric 'bleu'"),
-    ('vgg_tiny_imagenet_localisation', 'export-tflite', [], 'keras_models.localisation cannot be taken apart'),
+    ('vgg_tiny_imagenet_localisation', 'export-tflite', [],
+     'inference.classifier: runs/vgg_a_tiny_imagenet/serving/vgg_a_tiny_imagenet was pushed without tflite'),
     ('learning_machine_nim', 'export-onnx', [], 'holds models of image'),
     ('demo_images', 'export-ctranslate2', [], 'holds models of text')])
 def test_what_cannot_be_handed_over_is_a_sentence(name, command, overrides, said):

@@ -101,10 +101,15 @@ def test_a_program_makes_the_picture_of_the_chain(tmp_path, name, overrides):
     compare_given(program, files, sample)
     batch = {each: value[tf.newaxis] for each, value in sample.items()}
     ours = chain.try_on(nets, loaded.model, batch, tf.constant([loaded.inference.seed, 0]))
-    found = program.dressed(program.given(files))
-    np.testing.assert_array_equal(found['parse'], tf.argmax(ours['parse'], -1))
+    given, parse = program.given(files), tf.argmax(ours['parse'], -1, tf.int32).numpy()
+    found = program.dressed(given)
+    assert np.mean(found['parse'] != parse) <= (0.01 if name == 'tflite_float16' else 0)  # two classes may be alike
+    found = program.networks['try_on'](**given | {'parse': parse})
     for each in ('warped', 'warped_mask', 'image'):
         np.testing.assert_allclose(found[each], ours[each], rtol=0, atol=TOLERANCE[name], err_msg=each)
+    if name == 'onnx':  # every weight once, and the spline's 25 functions and 3 of the plane at every pixel
+        numbers = sum(nets[each].count_params() for each in ('alias', 'geometric_matching')) + 28 * np.prod(assets.size)
+        assert (tmp_path / 'onnx/try_on.onnx').stat().st_size < 1.1 * 4 * numbers + 1e6
 
 
 @pytest.mark.slow  # prepares people once more
