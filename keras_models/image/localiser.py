@@ -155,5 +155,5 @@ def networks(nets: dict[str, keras.Model], config: Config, inference: Inference,
     Raises:
       ModelError: the exported model holds other localisation nets.
     """
-    portable.alone(inference)
+    portable.refuse_fused(inference)
     return portable.over_maps(nets, config, assets)

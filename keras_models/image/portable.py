@@ -19,7 +19,7 @@ def networks(nets: dict[str, keras.Model], config, inference, assets) -> dict[st
     Raises:
       ModelError: the exported model holds other models.
     """
-    alone(inference)
+    refuse_fused(inference)
     if 'dense' in inference.views:
         return over_maps(nets, config, assets)
     layers, paper = _layers(nets), config.paper
@@ -30,7 +30,7 @@ def networks(nets: dict[str, keras.Model], config, inference, assets) -> dict[st
                                 sampled(assets, config.crop))}
 
 
-def alone(inference) -> None:
+def refuse_fused(inference) -> None:
     """Refuse a model that holds others of its kind."""
     if inference.fuse:
         raise ModelError('inference.fuse: a file of another format holds one net. Leave it out, or export the nets one '

@@ -2,6 +2,7 @@
 import importlib
 import os
 import typing
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from data_prep.core import files, records
 from pipelines.serving import published
 
 if typing.TYPE_CHECKING:
+    from keras_models.protocol import Part
     from pipelines.core.config import Config
     from pipelines.formats.export import Trained
     from pipelines.formats.table import Format
@@ -28,20 +30,22 @@ def write(format: 'Format', trained: 'Trained', folder: str) -> dict:
     config = trained.config
     assert config.model_spec.networks is not None
     assets = config.data_spec.assets(trained.examples, config.input)
-    arguments = dict(format.options)
-    if format.is_calibrated:
-        arguments['inputs'] = examples(trained)
-    convert = importlib.import_module(format.converter).convert
     parts = config.model_spec.networks(trained.nets, config.model, config.inference, assets)
-    for name, part in parts.items():
-        with open(os.path.join(folder, name + format.suffix), 'wb') as file:
-            file.write(convert(part, **arguments))
-        if part.fixed:
-            np.savez(os.path.join(folder, f'{name}.fixed.npz'), **part.fixed)
+    write_parts(format, parts, folder, **({'inputs': examples(trained)} if format.is_calibrated else {}))
     for key, held in embedded(format, config).items():
         published.verify(os.path.dirname(os.path.dirname(held)))
         files.copy(held, os.path.join(folder, key))
     return {'networks': [*parts]}
+
+
+def write_parts(format: 'Format', parts: Mapping[str, 'Part'], folder: str, **arguments) -> None:
+    """Write networks as `kit/networks.py` opens them; `arguments` go to the converter, as the format's options do."""
+    convert = importlib.import_module(format.converter).convert
+    for name, part in parts.items():
+        with open(os.path.join(folder, name + format.suffix), 'wb') as file:
+            file.write(convert(part, **format.options, **arguments))
+        if part.fixed:
+            np.savez(os.path.join(folder, f'{name}.fixed.npz'), **part.fixed)
 
 
 def embedded(format: 'Format', config: 'Config') -> dict[str, str]:

@@ -1,5 +1,4 @@
 """Our image classifiers."""
-import pathlib
 import tempfile
 
 import inputs
@@ -8,10 +7,11 @@ import side
 import tensorflow as tf
 import trained
 
-from keras_models.formats import onnx_file, tflite_file
 from keras_models.image import portable, serving
 from pipelines.core import config
-from pipelines.serving.kit import networks
+from pipelines.formats import networks
+from pipelines.formats.table import FORMATS
+from pipelines.serving.kit import networks as kit
 
 CONFIGS = {'vgg16': 'vgg_d_imagenet', 'alexnet': 'alexnet_imagenet', 'model_a': 'prelu_a_imagenet'}
 KEYS = ['model.dropout=0.0', 'model.crop=224', 'model.classes=1000']
@@ -38,11 +38,9 @@ def forward(net: str, batch: int, jit: bool = False, crop: int = 224, file: str 
 
 def of_file(part, kind: str, pictures: np.ndarray) -> side.Work:
     """Scores by a network's file, opened as its folder's program opens it."""
-    convert = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}[kind]
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, f'classifier.{kind}')
-        path.write_bytes(convert(part))
-        scores = networks.network(path)
+        networks.write_parts(FORMATS[kind], {'classifier': part}, folder)
+        [scores] = kit.load(folder).values()
 
     def once():
         scores(image=pictures)

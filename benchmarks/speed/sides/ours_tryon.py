@@ -12,9 +12,10 @@ import tensorflow as tf
 import trained
 from tensorflow import keras
 
-from keras_models.formats import onnx_file, tflite_file
 from keras_models.viton import chain, official_weights, portable, serving, try_on
-from pipelines.serving.kit import networks
+from pipelines.formats import networks
+from pipelines.formats.table import FORMATS
+from pipelines.serving.kit import networks as kit
 
 
 def names(net: keras.Model) -> dict[str, tf.Variable]:
@@ -64,16 +65,12 @@ def viton_hd_forward(size: list[int], file: str = '') -> side.Work:
 
 def of_files(nets: dict[str, keras.Model], config: try_on.Config, kind: str, given: dict) -> side.Work:
     """Figure 3 by the networks' files, opened as their folder's program opens them."""
-    convert = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}[kind]
     assets = types.SimpleNamespace(size=config.size, precision=tf.float32, person=None, pose=None)
     parts = portable.networks(nets, config, serving.Inference(), assets)
-    opened = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ('segmentation', 'try_on'):
-            path = pathlib.Path(folder, f'{name}.{kind}')
-            path.write_bytes(convert(parts[name]))
-            np.savez(path.with_suffix('.fixed.npz'), **parts[name].fixed)
-            opened[name] = networks.network(path)
+        networks.write_parts(FORMATS[kind], {name: parts[name] for name in ('segmentation', 'try_on')}, folder)
+        opened = kit.load(folder)
+        for path in pathlib.Path(folder).glob(f'*.{kind}'):
             print(f'{path.name}: {path.stat().st_size / 1e6:.0f} MB', file=sys.stderr)
 
     def made():
