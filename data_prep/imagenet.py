@@ -16,7 +16,7 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import records
 from data_prep.core.input_pipeline import InputConfig
-from data_prep.image import augmentation
+from data_prep.image import augmentation, mixing
 from data_prep.image.schema import LABELS, PIXELS, SIDES, SPLITS, Config  # noqa: F401 (the names of a data module)
 
 UNIT = 'images'
@@ -41,6 +41,9 @@ class Input(InputConfig):
     square's coordinates (Simonyan & Zisserman A.1). A box counts if at least `box_inside` of it is in the square: nets
     that slide over whole images see other boxes better from elsewhere (Sermanet et al. 2014, who train on boxes at
     least half inside). An image without boxes stays in its batch; losses of boxes ignore it.
+
+    With `mixup` or `cutmix`, which are not the papers', training images are mixed in pairs (`image/mixing.py`); with
+    both, each takes half of the images. Partners are rows of one replica, so losses depend on the number of replicas.
     """
     rows: int | None = 128  # images per batch
     crop: int = 224
@@ -52,8 +55,12 @@ class Input(InputConfig):
     standardise: bool = False
     boxes: bool = False
     box_inside: float = 0.5
+    mixup: float = 0.0  # alpha of mixup (Zhang et al. 2018): shares of two images are Beta(alpha, alpha); 0: none
+    cutmix: float = 0.0  # alpha of CutMix (Yun et al. 2019), whose shares are areas; 0: none
 
     def __post_init__(self):
+        if self.boxes and (self.mixup or self.cutmix):
+            raise ValueError('boxes cannot be learned from mixed images; leave out mixup and cutmix')
         if not 0 <= self.box_inside <= 1:
             raise ValueError(f'box_inside is a fraction of a box, 0 to 1; it is {self.box_inside}')
         if len(self.scales) not in (1, 2) or self.scales != sorted(self.scales):
@@ -70,7 +77,8 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
     Returns:
       (serialized tf.Examples [n], length, seeds int32 [n, 2]) -> `image` float32 [n, crop, crop, 3], less the mean, and
       `label` int32 [n]; with `config.boxes` also `box` float32 [n, 4], its centre, width and height as in
-      `augmentation.in_square`, NaN if there is none. An empty record becomes zeros, label -1 and NaN. In training every
+      `augmentation.in_square`, NaN if there is none; for mixed images also the `other` label int32 [n], and the share
+      of the first that was `kept`, float32 [n]. An empty record becomes zeros, label -1 and NaN. In training every
       random draw follows from the row's seed; otherwise nothing is drawn.
     """
     view = _view(folder, config)
@@ -95,6 +103,9 @@ def decoder(folder: str, config: Input, training: bool) -> Callable:
         image = tf.map_fn(lambda row: show(*row), (parsed['image'], sizes, seeds),
                           fn_output_signature=tf.TensorSpec(shape))
         batch = {'image': image, 'label': tf.cast(parsed['label'], tf.int32)}
+        if training and (config.mixup or config.cutmix):
+            batch['image'], batch['other'], batch['kept'] = mixing.mixed(image, batch['label'], seeds, config.mixup,
+                                                                         config.cutmix)
         if config.boxes:
             boxes = tf.stack([parsed[side] for side in SIDES], -1)  # [n, k, 4]
             boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)  # at least one row

@@ -97,7 +97,9 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
     gives NaN.
 
     Args:
-      batch: `image` [B, crop, crop, 3] and `label` [B]; rows with label -1 are ignored.
+      batch: `image` [B, crop, crop, 3] and `label` [B]; rows with label -1 are ignored. If images were mixed, also the
+        `other` label [B] and the share of the first that was `kept` [B]; the loss is the mean weighted by shares, and
+        errors are those of the first.
 
     Returns:
       Losses and metrics, each name -> (sum, normaliser).
@@ -105,6 +107,9 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
     label, real = tf.maximum(batch['label'], 0), tf.cast(batch['label'] >= 0, tf.float32)
     logits = tf.cast(nets['classifier']([batch['image'], seed], training=training), tf.float32)
     loss, _ = losses.cross_entropy(logits, label, config.label_smoothing)
+    if 'kept' in batch:
+        rest, _ = losses.cross_entropy(logits, tf.maximum(batch['other'], 0), config.label_smoothing)
+        loss = batch['kept'] * loss + (1 - batch['kept']) * rest
     behind = logits < tf.gather(logits, label, axis=1, batch_dims=1)[:, None]
     rank = tf.reduce_sum(tf.cast(~behind, tf.int32), 1)  # 1: the unique largest score
     images = tf.reduce_sum(real)

@@ -150,10 +150,5 @@ def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, 
 
 
 def networks(nets: dict[str, keras.Model], config: Config, inference: Inference, assets) -> dict[str, Part]:
-    """Return the networks that give the vectors of every class at every position; see `portable.over_maps`.
-
-    Raises:
-      ModelError: the exported model holds other localisation nets.
-    """
-    portable.refuse_fused(inference)
+    """Return the networks that give the vectors of every class at every position; see `portable.over_maps`."""
     return portable.over_maps(nets, config, assets)

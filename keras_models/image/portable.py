@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError
 from keras_models.core.layers import by_name
 from keras_models.image import views
 from keras_models.protocol import Part
@@ -14,12 +13,8 @@ def networks(nets: dict[str, keras.Model], config, inference, assets) -> dict[st
     """Return the networks that give an image's class scores.
 
     `classifier` maps `image`, crops [k, crop, crop, 3], to `logits` [k, classes]; for the dense view, whose images have
-    any size, there are the two of `over_maps`.
-
-    Raises:
-      ModelError: the exported model holds other models.
+    any size, there are the two of `over_maps`. They are of this net, without fused ones.
     """
-    refuse_fused(inference)
     if 'dense' in inference.views:
         return over_maps(nets, config, assets)
     layers, paper = _layers(nets), config.paper
@@ -28,13 +23,6 @@ def networks(nets: dict[str, keras.Model], config, inference, assets) -> dict[st
         return {'logits': paper.dense(layers, config, paper.convolutions(layers, config, image))}
     return {'classifier': _part(classifier, 'image', [None, config.crop, config.crop, 3], nets,
                                 sampled(assets, config.crop))}
-
-
-def refuse_fused(inference) -> None:
-    """Refuse a model that holds others of its kind."""
-    if inference.fuse:
-        raise ModelError('inference.fuse: a file of another format holds one net. Leave it out, or export the nets one '
-                         'by one.')
 
 
 def over_maps(nets: dict[str, keras.Model], config, assets) -> dict[str, Part]:

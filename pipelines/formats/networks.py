@@ -49,20 +49,20 @@ def write_parts(format: 'Format', parts: Mapping[str, 'Part'], folder: str, **ar
 
 
 def embedded(format: 'Format', config: 'Config') -> dict[str, str]:
-    """Return the folders of this format of the models that the configuration names, by key.
+    """Return the folders of this format of the models that the configuration names, by key, or `key/0` and so on.
 
     Raises:
       UserError: a model was pushed without it.
     """
     from pipelines.formats import runner
-    found = {}
+    found: dict[str, str] = {}
     for key in config.model_spec.exported_models:
-        path = getattr(config.inference, key)
-        if path and isinstance(path, str):
-            try:
-                found[key] = runner.find(format.name, path)
-            except UserError as error:
-                raise UserError(f'inference.{key}: {error}') from error
+        asked = getattr(config.inference, key)
+        named = {key: asked} if isinstance(asked, str) else {f'{key}/{i}': each for i, each in enumerate(asked)}
+        try:
+            found |= {name: runner.find(format.name, path) for name, path in named.items() if path}
+        except UserError as error:
+            raise UserError(f'inference.{key}: {error}') from error
     return found
 
 

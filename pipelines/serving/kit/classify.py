@@ -33,17 +33,28 @@ BATCH = 64  # crops that a network sees at once
 class Classifier:
     """A classifier loaded from a folder of networks, landmark.json, labels.json and pixels.npz.
 
+    A model of several nets (Simonyan & Zisserman 2015, 4.4) holds the others in folders of their own, fuse/0 and so on.
+
     Attributes:
       labels: (class, description), in the order of the networks' outputs.
+      fused: the other nets.
     """
 
     def __init__(self, folder):
-        folder = pathlib.Path(folder)
+        self.folder = folder = pathlib.Path(folder)
         settings = json.loads((folder / 'landmark.json').read_text('utf-8'))['config']
         self.input, self.inference = settings['input'], settings['inference']
         self.labels = json.loads((folder / 'labels.json').read_text('utf-8'))
         self.pixels = dict(np.load(folder / 'pixels.npz', allow_pickle=False))
         self.networks = networks.load(folder)
+        self.fused = [self.other(f'fuse/{i}', type(self)) for i in range(len(self.inference['fuse']))]
+
+    def other(self, name, kind):
+        """Load the model in a folder of this one, with the same classes."""
+        model = kind(self.folder / name)
+        if [label for label, _ in model.labels] != [label for label, _ in self.labels]:
+            raise ValueError(f'inference.{name.partition("/")[0]} has other classes. Give models of one data set.')
+        return model
 
     def predict(self, images):
         """Classify the bytes of JPEG or PNG files.
@@ -79,12 +90,15 @@ class Classifier:
         return (self.input['scales'][0] + self.input['scales'][-1]) // 2
 
     def posteriors(self, pixels):
-        """Return the probability of every class, the mean of all views at all scales, for levels [h, w, 3]."""
+        """Return the probability of every class for levels [h, w, 3].
+
+        It is the mean of all views at all scales, and then of all nets.
+        """
         found = []
         for scale in self.scales:
             shown = self.shown(pixels, scale)
             found += [softmax(self.logits(shown, view)).mean(0) for view in self.inference['views']]
-        return np.mean(found, 0)
+        return np.mean([np.mean(found, 0), *(each.posteriors(pixels) for each in self.fused)], 0)
 
     def logits(self, shown, view):
         """Return the class scores of every crop of a view, [k, classes]; a dense view's are means over the map."""

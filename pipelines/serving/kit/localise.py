@@ -6,8 +6,6 @@
 A line is the file, the class, its probability, the left, upper, right and lower end of its box in fractions of the
 image's width and height, and the class's description. Classes are those of the classifier in the folder `classifier`.
 """
-import pathlib
-
 import numpy as np
 
 try:
@@ -29,10 +27,8 @@ class Localiser(classify.Classifier):
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.classifier = classify.Classifier(pathlib.Path(folder) / 'classifier')
+        self.classifier = self.other('classifier', classify.Classifier)
         self.numbers = {name: i for i, (name, _) in enumerate(self.labels)}
-        if [name for name, _ in self.classifier.labels] != [*self.numbers]:
-            raise ValueError('inference.classifier has other classes. Give models of one data set.')
         if 'convolutions' not in self.classifier.networks:
             raise ValueError('inference.classifier was pushed without its score map. Export it with '
                              '--set inference.views=[dense], evaluate it and push it again.')
@@ -44,18 +40,23 @@ class Localiser(classify.Classifier):
     def answered(self, pixels):
         """Return an answer with the `boxes` [top, 4] and `scores` of its classes, for levels [h, w, 3].
 
-        At every scale the network slides over the image. A class's boxes are merged, and scored by its posterior in the
-        classifier's score map (Simonyan & Zisserman 2015, A.1; Sermanet et al. 2014).
+        At every scale the network slides over the image, as do those of fused localisers. A class's boxes are merged,
+        and scored by its posterior in the classifier's score map (Simonyan & Zisserman 2015, A.1; Sermanet et al.
+        2014).
         """
         answer = super().answered(pixels)
         labels = [self.numbers[name] for name in answer['answers']]
-        found, scores = (np.concatenate(part) for part in zip(*(
-            self.predictions(pixels, labels, scale) for scale in self.scales)))
+        found, scores = (np.concatenate(part) for part in zip(*self.predictions(pixels, labels)))
         best = [merged(found[:, k], scores[:, k], self.inference['merge']) for k in range(len(labels))]
         return {**answer, 'boxes': [np.clip(box, 0, 1).tolist() for box, _ in best],
                 'scores': [float(score) for _, score in best]}
 
-    def predictions(self, pixels, labels, scale):
+    def predictions(self, pixels, labels):
+        """Return what `dense` does, for every scale and every fused net."""
+        own = [self.dense(pixels, labels, scale) for scale in self.scales]
+        return own + [found for each in self.fused for found in each.predictions(pixels, labels)]
+
+    def dense(self, pixels, labels, scale):
         """Return the boxes [N, k, 4] of k classes at every position, and their posteriors there [N, k]."""
         shown, part = self.located(pixels, scale)
         vectors = self.vectors(shown[np.newaxis], labels)[0]

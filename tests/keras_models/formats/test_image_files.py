@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep.image import augmentation
-from keras_models import ModelError, alexnet, prelu_net, vgg
+from keras_models import alexnet, prelu_net, vgg
 from keras_models.formats import onnx_file, tflite_file
 from keras_models.image import portable, serving
 from pipelines.serving.kit import classify, networks
@@ -38,8 +38,12 @@ class Assets:
         self.picture, self.scale = view.picture, view.scale
 
 
-def write(folder, pixels, assets, settings, inference):
-    """What stands beside the networks."""
+def write(folder, suffix, nets, pixels, settings, inference):
+    """The networks of a classifier, and what stands beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    assets = Assets(pixels, *settings)
+    for name, part in portable.networks(nets, tiny_classifier.Config(), inference, assets).items():
+        (folder / f'{name}.{suffix}').write_bytes(CONVERTERS[suffix](part))
     mean, square, standardise, scales = settings
     np.savez(folder / 'pixels.npz', **dataclasses.asdict(pixels))
     (folder / 'labels.json').write_text(json.dumps([*zip(assets.names, assets.descriptions)]))
@@ -56,10 +60,8 @@ def test_the_program_answers_as_the_saved_model(pixels, tmp_path, suffix, mean, 
     settings, config = (mean, square, standardise, scales), tiny_classifier.Config()
     assets, nets = Assets(pixels, *settings), tiny_classifier.randomised(config)
     inference = serving.Inference(views=views, scales=asked)
-    write(tmp_path, pixels, assets, settings, inference)
-    for name, part in portable.networks(nets, config, inference, assets).items():
-        (tmp_path / f'{name}.{suffix}').write_bytes(CONVERTERS[suffix](part))
-    found = classify.load(tmp_path).predict([*PHOTOGRAPHS, b'no image'])
+    write(tmp_path / 'model', suffix, nets, pixels, settings, inference)
+    found = classify.load(tmp_path / 'model').predict([*PHOTOGRAPHS, b'no image'])
     expected = serving.predict(serving.serving(nets, config, inference, assets, False), PHOTOGRAPHS)
     assert found.pop()['error'] and not any(each['error'] for each in found)
     for ours, theirs in zip(expected, found):
@@ -134,7 +136,21 @@ def test_a_tflite_file_holds_built_in_operations_alone(tmp_path):
     assert 'CONV_2D' in operations and not [name for name in operations if name.startswith('Flex')]
 
 
-def test_a_model_of_several_models_is_refused():
-    config = tiny_classifier.Config()
-    with pytest.raises(ModelError, match='inference.fuse: a file of another format holds one net'):
-        portable.networks(tiny_classifier.build(config), config, serving.Inference(fuse=['elsewhere']), None)
+def test_nets_that_are_averaged_are_handed_over_together(pixels, tmp_path):
+    """One of them has a preparation and views of its own; one of other classes is refused."""
+    config, image = tiny_classifier.Config(), tf.constant(PHOTOGRAPHS)
+    other, settings = serving.Inference(views=['ten_crop']), [each[:4] for each in SETTINGS]
+    nets = [tiny_classifier.randomised(config, seed) for seed in range(2)]
+    second = serving.serving(nets[1], config, other, Assets(pixels, *settings[2]), False)
+    tf.saved_model.save(second, str(tmp_path / 'second'), signatures=second.signatures())
+    both = serving.Inference(views=['dense'], fuse=[str(tmp_path / 'second')])
+    write(tmp_path / 'model', 'tflite', nets[0], pixels, settings[0], both)
+    write(tmp_path / 'model/fuse/0', 'tflite', nets[1], pixels, settings[2], other)
+    module, program = serving.serving(nets[0], config, both, Assets(pixels, *settings[0]), False), classify.load(
+        tmp_path / 'model')
+    found = np.stack([program.posteriors(classify.read(photograph)) for photograph in PHOTOGRAPHS])
+    np.testing.assert_allclose(found, module.posteriors(image), atol=1e-4)
+    assert np.abs(found - second.posteriors(image)).max() > 0.01
+    (tmp_path / 'model/fuse/0/labels.json').write_text(json.dumps([[name, ''] for name in 'gfedcba']))
+    with pytest.raises(ValueError, match='inference.fuse has other classes. Give models of one data set'):
+        classify.load(tmp_path / 'model')

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_models import ModelError, localisation, vgg
+from keras_models import localisation, vgg
 from keras_models.formats import onnx_file, tflite_file
 from keras_models.image import boxes, localiser, portable, serving
-from pipelines.serving.kit import localise
+from pipelines.serving.kit import classify, localise
 from support.tiny_classifier import Assets, jpeg, png
 from support.vgg_weights import fill
 
@@ -21,7 +21,7 @@ ASSETS = Assets(7, 80)
 
 def write(folder, suffix, parts, inference):
     """A folder of networks, and what stands beside them."""
-    folder.mkdir()
+    folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         (folder / f'{name}.{suffix}').write_bytes(CONVERTERS[suffix](part))
     zeros = np.zeros([3, 3])
@@ -45,24 +45,35 @@ def classifier(tmp_path_factory):
     return folder, nets, config, inference
 
 
-@pytest.mark.parametrize('suffix, kind', [('tflite', 'per_class'), ('onnx', 'shared')])
-def test_the_program_answers_as_the_saved_model(classifier, tmp_path, suffix, kind):
-    folder, nets, config, views = classifier
-    own = localisation.Config(**SMALL, boxes=kind)
-    inference = localiser.Inference(classifier=folder, scales=[64, 128])
+def localiser_of(folder, suffix, own, seed, inference):
+    """A localiser's module; it is also written to a folder."""
     trained = localisation.build(own)
-    fill(trained['localiser'], 0)
-    write(tmp_path / 'model', suffix, localiser.networks(trained, own, inference, ASSETS), inference)
-    write(tmp_path / 'model/classifier', suffix, portable.networks(nets, config, views, ASSETS), views)
-    program = localise.load(tmp_path / 'model')
-    module = localiser.serving(trained, own, inference, ASSETS, False)
-    expected = localiser.predict(module, PICTURES)
+    fill(trained['localiser'], seed)
+    write(folder, suffix, localiser.networks(trained, own, inference, ASSETS), inference)
+    return localiser.serving(trained, own, inference, ASSETS, False)
+
+
+@pytest.mark.parametrize('suffix, kind, fused', [('tflite', 'per_class', False), ('onnx', 'shared', True)])
+def test_the_program_answers_as_the_saved_model(classifier, tmp_path, suffix, kind, fused):
+    """Alone, and united with a localiser that has a box for each class and sees another scale."""
+    folder, nets, config, views = classifier
+    inference, model = localiser.Inference(classifier=folder, scales=[64, 128]), tmp_path / 'model'
+    if fused:
+        other = dataclasses.replace(inference, scales=[96])
+        module = localiser_of(model / 'fuse/0', suffix, localisation.Config(**SMALL), 1, other)
+        tf.saved_model.save(module, str(tmp_path / 'other'), signatures=module.signatures())
+        write(model / 'fuse/0/classifier', suffix, portable.networks(nets, config, views, ASSETS), views)
+        inference = dataclasses.replace(inference, fuse=[str(tmp_path / 'other')])
+    module = localiser_of(model, suffix, localisation.Config(**SMALL, boxes=kind), 0, inference)
+    write(model / 'classifier', suffix, portable.networks(nets, config, views, ASSETS), views)
+    program, expected = localise.load(model), localiser.predict(module, PICTURES)
     *found, last = program.predict([*PICTURES, b'no image'])
     assert last['error'] and last['answers'] == []
     for ours, theirs in zip(expected, found):
         assert (theirs['answers'], theirs['descriptions']) == (ours['answers'], ours['descriptions'])
         for name in ('probabilities', 'boxes', 'scores'):
             np.testing.assert_allclose(theirs[name], ours[name], atol=1e-3)
+    assert len(program.predictions(classify.read(PICTURES[0]), [0])) == 2 + fused
     labels = [6, 0, 3]
     np.testing.assert_allclose(program.judged(PICTURES, [ASSETS.names[label] for label in labels]),
                                module.judged(tf.constant(PICTURES), tf.constant(labels)), atol=1e-4)
@@ -94,8 +105,3 @@ def test_a_classifier_that_does_not_fit_is_refused(classifier, tmp_path):
     (tmp_path / 'model/classifier/labels.json').write_text(json.dumps([['x', 'other']]))
     with pytest.raises(ValueError, match='inference.classifier has other classes'):
         localise.load(tmp_path / 'model')
-
-
-def test_several_nets_are_refused():
-    with pytest.raises(ModelError, match='inference.fuse: a file of another format holds one net'):
-        localiser.networks({}, localisation.Config(**SMALL), localiser.Inference(fuse=['elsewhere']), ASSETS)

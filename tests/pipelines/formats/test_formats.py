@@ -27,7 +27,7 @@ from pipelines.evaluation import verification
 from pipelines.formats import runner
 from pipelines.formats import served as served_format
 from pipelines.formats.table import FORMATS
-from pipelines.serving import published, pusher
+from pipelines.serving import published, pusher, saved_model
 from support import quick_stages, served
 from support.commands import command, start
 
@@ -308,6 +308,28 @@ def test_a_version_on_no_local_disk_is_run_from_a_copy(finished):
     photograph('blue', 7).save(picture := io.BytesIO(), 'PNG')
     [found] = runner.load(runner.find('tflite', 'ram://serving/colours')).predict([picture.getvalue()])
     assert found['answers'][0] == 'blue'
+
+
+@pytest.mark.slow  # test_image_files.py compares the program with the SavedModel
+def test_nets_that_are_averaged_go_through_the_gate_together(finished):
+    """The other net is held in the format in which it was pushed; one pushed without it is named."""
+    both = [finished.flags[1], ['name=both', 'seed=2', f'inference.fuse=[{finished.version}]']]
+    pipeline = Pipeline(config.load(*both), finished.flags[3], [])
+    for name in (*stage.STAGES[1:-1], 'export-tflite', 'evaluate-tflite'):
+        outputs = pipeline.run(quick_stages.get(name))
+    assert verdict(outputs, 'tflite')[0] == 'BLESSED'
+    version = pipeline.run(stage.get('push'))['pushed_model'].properties['path']
+    assert 'formats/tflite/fuse/0/classifier.tflite' in published.verify(version)['files']
+    images = []
+    for seed in range(8):
+        photograph('red', seed).save(picture := io.BytesIO(), 'PNG')
+        images.append(picture.getvalue())
+    found = runner.load(runner.find('tflite', version)).predict(images)
+    expected = saved_model.run(saved_model.load(version), images)
+    for ours, theirs in zip(found, expected):
+        assert ours['probabilities'] == pytest.approx(theirs['probabilities'], abs=2e-4)
+    with pytest.raises(UserError, match=r'inference.fuse: \S+/colours/\d+ was pushed without onnx'):
+        stage.get('export-onnx').check(config.load(*both))
 
 
 @pytest.mark.parametrize('name, command, overrides, said', [
