@@ -17,8 +17,7 @@ from pipelines.reproduction.experiments import Experiment
 from pipelines.reproduction.results import Found
 
 LARGEST = 150_000  # bytes of a figure
-PAPERS = {'transformer': 'Attention Is All You Need', 'alexnet': 'AlexNet', 'vgg': 'VGG', 'prelu': 'PReLU nets',
-          'viton_hd': 'VITON-HD'}
+VERDICTS = ('shows', 'not clear', 'does not show', 'not measured')  # in the order of the index
 
 
 def publish(runs: str, folder: str) -> list[str]:
@@ -63,7 +62,7 @@ def written(folder: str) -> dict[str, str]:
         rows.append({'experiment': experiment, 'found': found, 'verdict': _verdict(experiment, found)})
         if found:
             texts[f'{name}.md'] = templates.get_template('result.md.j2').render(results.shown(experiment, found))
-    texts['index.md'] = templates.get_template('results.md.j2').render(rows=rows, papers=PAPERS)
+    texts['index.md'] = templates.get_template('results.md.j2').render(rows=rows)
     return texts
 
 
@@ -94,5 +93,5 @@ def _verdict(experiment: Experiment, found: Found | None) -> str:
     if not found:
         return 'not run' if experiment.instead else 'not published yet'
     words = collections.Counter(each['verdict'] for each in found.verdicts)
-    return ', '.join(f'{count} {word}' if len(words) > 1 or count > 1 else word
-                     for word, count in words.items()) or 'no claim'
+    return ', '.join(f'{word} {words[word]}' if words.total() > 1 else word
+                     for word in VERDICTS if word in words) or 'no claim'
