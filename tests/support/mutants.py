@@ -100,6 +100,14 @@ def copied(folder: str) -> pathlib.Path:
     return pathlib.Path(folder)
 
 
+class _FirstFailure:
+    """A pytest plugin for Hypothesis, whose own is not loaded: a failing input is not made simpler."""
+
+    def pytest_collection(self) -> None:
+        import hypothesis
+        hypothesis.settings.load_profile('first failure')
+
+
 def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib.Path,
                     keep_bytecode: bool) -> None:
     """Runs pytest in a copy of the tree and ends this process with its exit code."""
@@ -122,8 +130,8 @@ def pytest_in_child(tree: pathlib.Path, arguments: tuple[str, ...], log: pathlib
         hypothesis.settings.register_profile(
             'first failure', phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate], derandomize=True,
             database=None, deadline=None)
-        code = int(pytest.main(['-x', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE',
-                                '--hypothesis-profile', 'first failure', *arguments]))
+        code = int(pytest.main(['-x', '-n', '0', '-p', 'no:cacheprovider', '--tb=short', '-rfE', *arguments],
+                               plugins=[_FirstFailure()]))
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()

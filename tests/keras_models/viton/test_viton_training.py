@@ -19,6 +19,10 @@ from support.tensorflow_state import eagerly
 LEARNING = {'segmentation', 'segmentation_discriminator', 'geometric_matching', 'alias', 'alias_discriminator'}
 SEED = np.array([1, 2], np.int32)
 ROUNDING = 1e-4  # of a variable's largest gradient: 800 eps; the largest difference met was 1.2e-5
+# In ALIAS and its discriminators rounding decides on which side of zero a leaky ReLU or the hinge is: inputs changed by
+# half an eps change gradients by up to 0.007 of a variable's largest, and by ten times as much by up to 0.1. Two
+# replicas differ by 0.007. Half a batch left out changes them by 0.035 to 3.3.
+KINKS = 0.05
 
 
 @pytest.fixture(scope='module')
@@ -190,7 +194,7 @@ def test_two_replicas_change_nothing(people, eager, learn, request):
     it, (losses, gradients), _ = request.getfixturevalue('alias') if learn == ALIAS else stepped(people, learn)
     found, others = first_step(made(people, learn, 'train.strategy=mirrored'))
     assert found == pytest.approx(losses, rel=1e-4, abs=1e-5)
-    assert_same_gradients(it, others, gradients, ROUNDING)
+    assert_same_gradients(it, others, gradients, KINKS if learn == ALIAS else ROUNDING)
 
 
 @pytest.mark.slow  # 13 s; test_trainer.py accumulates, too
@@ -202,7 +206,7 @@ def test_a_batch_in_two_parts_is_the_same_step(people, alias, eager):
     parted = made(people, ALIAS, 'train.gradient_accumulation_steps=2', 'train.rematerialise=true')
     found, others = first_step(parted)
     assert found == pytest.approx(losses, rel=1e-4, abs=1e-5)
-    assert_same_gradients(whole, others, gradients, ROUNDING)
+    assert_same_gradients(whole, others, gradients, KINKS)
     for name, value in kept(whole).items():
         np.testing.assert_allclose(kept(parted)[name], value, atol=1e-5, err_msg=name)
     assert any(np.abs(value - before[name]).max() > 1e-3 for name, value in kept(whole).items())

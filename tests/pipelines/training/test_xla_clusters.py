@@ -123,7 +123,8 @@ def try_on_serving(learner) -> HotPath:
     served = viton_serving.serving(it.nets, it.config.model, viton_serving.Inference(), assets, True)
     given = {name: value[0] for name, value in learners.batch('ALIAS').items() if name != 'real'}
     given['removed'] = tf.zeros([64, 64])
-    return HotPath(served.serve.get_concrete_function(), served._try_on, (given, tf.constant(False)), 'hlo')
+    return HotPath(served.serve.get_concrete_function(), compiled(lambda *arguments: served._try_on(*arguments)),
+                   (given, tf.constant(False)), 'hlo')
 
 
 def machines(n: int) -> learning_machine.Machines:
