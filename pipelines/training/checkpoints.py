@@ -312,7 +312,7 @@ def foreign(init_from: str | Sequence[str], model: ModelSpec) -> dict:
             **{key: ' and '.join(words) for key, words in several.items()}} if found else {}
 
 
-def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str], moving: bool = False) -> None:
+def assign_mean(nets: dict[str, keras.Model], paths: Sequence[str], moving: bool) -> None:
     """Set each weight to its arithmetic mean over checkpoints (Vaswani et al. 6.1).
 
     Args:

@@ -257,6 +257,13 @@ def test_brackets_within_brackets_are_no_manifest(data_set):
         records.read_manifest(str(data_set))
 
 
+def test_a_file_that_is_being_written_is_known_by_its_name():
+    name = records.temporary_name('folder/part-0.tfrecord')
+    assert name.startswith('folder/part-0.tfrecord') and records.TEMPORARY.search(name)
+    for other in ('part-0.tfrecord', f'{name}.txt', name[:-1]):
+        assert not records.TEMPORARY.search(other)
+
+
 def test_an_abandoned_shard_leaves_nothing(tmp_path):
     writer = records.ShardWriter(str(tmp_path / 'Split-train' / 'part-0.tfrecord'))
     writer.write(b'half')

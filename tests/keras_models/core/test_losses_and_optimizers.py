@@ -258,3 +258,28 @@ def test_momentum_and_plateau_on_two_replicas():
         np.testing.assert_array_equal(*pair)
         np.testing.assert_allclose(pair[0], alone, rtol=1e-6)
     assert abs(two[0][0] - two[1][0]).min() > 1e-3  # the bias had no decay
+
+
+def test_keys_that_are_not_the_papers_change_nothing_by_default():
+    config = optimizers.Descent()
+    assert isinstance(optimizers.descent(config).schedule, optimizers.Plateau)
+    assert (config.schedule, config.warmup, config.clip_norm, config.label_smoothing) == ('plateau', 0, 0, 0)
+
+
+@pytest.mark.parametrize('warmup', [0.0, 0.25])
+def test_a_cosine_is_chosen_by_name(warmup):
+    """It rises over its share of the steps, and falls to zero after the last one."""
+    config = optimizers.Descent(learning_rate=0.5, momentum=0, weight_decay=0, schedule='cosine', steps=8,
+                                warmup=warmup)
+    optimizer, weight, rates = optimizers.descent(config), tf.Variable(0.0), []
+    for _ in range(8):
+        before = float(weight)
+        optimizer.apply_gradients([(tf.constant(1.0), weight)])
+        rates.append(before - float(weight))
+    rise = max(1, 8 * warmup)
+    expected = [0.5 * n / rise if n < rise else 0.25 + 0.25 * np.cos(np.pi * (n - rise) / (9 - rise))
+                for n in range(1, 9)]
+    np.testing.assert_allclose(rates, expected, atol=1e-6)
+    for wrong in (-0.1, 1.0):
+        with pytest.raises(ValueError, match='warmup must be a share of the steps, from 0 to below 1'):
+            optimizers.Descent(warmup=wrong)

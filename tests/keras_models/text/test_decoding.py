@@ -116,9 +116,10 @@ def test_greedy_takes_the_most_probable_token_until_the_end():
     first = np.array([5, 3, 4, 7])
 
     def logits_fn(inputs, targets):
-        before = tf.concat([inputs[:, None], targets[:, :-1]], 1)
+        before = tf.concat([inputs[:, -1:], targets[:, :-1]], 1)
         return tf.gather(table, before)
-    ids = decoding.greedy(logits_fn, tf.constant(first, tf.int32), 6, EOS).numpy()
+    inputs = np.stack([0 * first, 0 * first, first], 1)  # as many columns as rows would hide a confusion
+    ids = decoding.greedy(logits_fn, tf.constant(inputs, tf.int32), 6, EOS).numpy()
     assert ids.dtype == np.int32 and [len(sentence(row)) for row in ids] == [2, 6, 1, 6]
     for row, token in zip(ids, first):
         words = []

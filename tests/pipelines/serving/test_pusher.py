@@ -49,6 +49,12 @@ def test_versions_only_grow(models, destination):
     assert [answer(path) for path in paths] == ['hi!', 'hi?']
 
 
+def test_a_push_leaves_no_file_open(models, destination):
+    before = len(os.listdir('/proc/self/fd'))
+    push_all(models, destination, '!?')
+    assert len(os.listdir('/proc/self/fd')) == before
+
+
 def test_what_cannot_be_pushed_is_said(models, tmp_path):
     with pytest.raises(UserError, match=r'has no saved_model\.pb'):
         pusher.publish(str(tmp_path), str(tmp_path / 'destination'), {})

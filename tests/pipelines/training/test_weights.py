@@ -104,7 +104,7 @@ def test_damage_is_named_with_what_to_remove(tmp_path, file):
     os.truncate(f'{path}.{file}', os.path.getsize(f'{path}.{file}') // 2)
     expected = rf'^{re.escape(path)} cannot be read as a checkpoint \(.*\. Remove ckpt-7\.\* from {tmp_path} '
     for work in (checkpoints.restore, lambda nets, path: checkpoints.read(path),
-                 lambda nets, path: checkpoints.assign_mean(nets, [path])):
+                 lambda nets, path: checkpoints.assign_mean(nets, [path], moving=False)):
         with pytest.raises(UserError, match=expected):
             work({'one': net()}, path)
 
@@ -118,7 +118,7 @@ def test_the_mean_is_taken_in_more_than_float32_and_given_back_in_the_variables_
         paths.append(str(tmp_path / str(number)))
         checkpoints.save({'one': made}, paths[-1])
     found = net(seed=9)
-    checkpoints.assign_mean({'one': found}, paths)
+    checkpoints.assign_mean({'one': found}, paths, moving=False)
     np.testing.assert_array_equal(found.get_layer('out').bias, [0.5] * 4)
     np.testing.assert_array_equal(found.get_layer('out').kernel, np.full([3, 4], 1.5))
     assert found.get_layer('hidden').kernel.dtype == tf.float32
