@@ -205,7 +205,7 @@ def test_pages_and_index_follow_from_the_numbers_beside_them(published):
     assert all((published / 'docs' / name).read_text() == text for name, text in texts.items())
     rows = [line for line in texts['index.md'].splitlines() if re.match(r'\| \[?(alexnet|prelu|trans|vgg|viton)', line)]
     assert len(rows) == len(experiments.names()) and sum('does not show' in row for row in rows) == 2
-    assert f'2 of {len(rows)} items are published' in texts['index.md']
+    assert f'Of {len(rows)} items 2 are published' in texts['index.md']
 
 
 def test_the_shipped_pages_follow_from_the_numbers_beside_them():
