@@ -11,9 +11,8 @@ from keras_models import alexnet, prelu_net, vgg
 from keras_models.formats import onnx_file, tflite_file
 from keras_models.image import portable, serving
 from pipelines.serving.kit import classify, networks
-from support import tiny_classifier
+from support import image_files, tiny_classifier
 
-CONVERTERS = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}
 PHOTOGRAPHS = [tiny_classifier.jpeg(height=height, width=width, seed=seed) for seed, (height, width) in enumerate(
     [(20, 30), (40, 22), (13, 13), (100, 60), (12, 200)])] + [tiny_classifier.png(height=50, width=31)]
 # `mean`, `square`, `standardise`, `scales` of the input; and of inference.
@@ -39,20 +38,14 @@ class Assets:
 
 
 def write(folder, suffix, nets, pixels, settings, inference):
-    """The networks of a classifier, and what stands beside them."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A folder of the networks of a classifier."""
     assets = Assets(pixels, *settings)
-    for name, part in portable.networks(nets, tiny_classifier.Config(), inference, assets).items():
-        (folder / f'{name}.{suffix}').write_bytes(CONVERTERS[suffix](part))
-    mean, square, standardise, scales = settings
-    np.savez(folder / 'pixels.npz', **dataclasses.asdict(pixels))
-    (folder / 'labels.json').write_text(json.dumps([*zip(assets.names, assets.descriptions)]))
-    (folder / 'landmark.json').write_text(json.dumps({'config': {
-        'input': {'crop': 12, 'mean': mean, 'square': square, 'standardise': standardise, 'scales': scales},
-        'inference': dataclasses.asdict(inference)}}))
+    parts = portable.networks(nets, tiny_classifier.Config(), inference, assets)
+    asked = dict(zip(('mean', 'square', 'standardise', 'scales'), settings), crop=12)
+    image_files.write(folder, suffix, parts, assets, dataclasses.asdict(pixels), asked, inference)
 
 
-@pytest.mark.parametrize('suffix', CONVERTERS)
+@pytest.mark.parametrize('suffix', image_files.CONVERTERS)
 @pytest.mark.parametrize('mean, square, standardise, scales, views, asked', SETTINGS)
 def test_the_program_answers_as_the_saved_model(pixels, tmp_path, suffix, mean, square, standardise, scales, views,
                                                 asked):

@@ -7,29 +7,22 @@ import pytest
 import tensorflow as tf
 
 from keras_models import localisation, vgg
-from keras_models.formats import onnx_file, tflite_file
 from keras_models.image import boxes, localiser, portable, serving
 from pipelines.serving.kit import classify, localise
+from support import image_files
 from support.tiny_classifier import Assets, jpeg, png
 from support.vgg_weights import fill
 
-CONVERTERS = {'tflite': tflite_file.convert, 'onnx': onnx_file.convert}
 SMALL = {'variant': 'A', 'classes': 7, 'crop': 64, 'width': 1 / 32}
 PICTURES = [jpeg(height=50, width=90, seed=1), png(height=120, width=70, seed=2), jpeg(height=64, width=64, seed=3)]
 ASSETS = Assets(7, 80)
 
 
 def write(folder, suffix, parts, inference):
-    """A folder of networks, and what stands beside them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in parts.items():
-        (folder / f'{name}.{suffix}').write_bytes(CONVERTERS[suffix](part))
-    zeros = np.zeros([3, 3])
-    np.savez(folder / 'pixels.npz', mean_image=np.zeros([256, 256, 3]), mean_rgb=zeros[0], covariance=zeros)
-    (folder / 'labels.json').write_text(json.dumps([*zip(ASSETS.names, ASSETS.descriptions)]))
-    (folder / 'landmark.json').write_text(json.dumps({'config': {
-        'input': {'crop': 64, 'mean': 'pixel', 'square': False, 'standardise': False, 'scales': [80]},
-        'inference': dataclasses.asdict(inference)}}))
+    """A folder of networks, for images of which nothing is subtracted."""
+    zeros, settings = np.zeros([3, 3]), {'crop': 64, 'mean': 'pixel', 'square': False, 'standardise': False}
+    pixels = {'mean_image': np.zeros([256, 256, 3]), 'mean_rgb': zeros[0], 'covariance': zeros}
+    image_files.write(folder, suffix, parts, ASSETS, pixels, settings | {'scales': [80]}, inference)
 
 
 @pytest.fixture(scope='module')
