@@ -26,7 +26,7 @@ JOB = 'data_prep.image.job'
 
 @dataclasses.dataclass
 class Input(InputConfig):
-    """How images become batches.
+    """Settings that turn images into batches.
 
     An image is rescaled until its shorter side is S, and a square of side `crop` is cut from it: at random in training,
     otherwise from the middle. `scales` is S, or the least and largest S, between which it is drawn (Simonyan &

@@ -76,7 +76,7 @@ def _make_samples(config: Config, folder: str) -> None:
 
 
 class Files(NamedTuple):
-    """How raw files become records; `trees.job` substitutes its own.
+    """Functions that turn raw files into records; `trees.job` substitutes its own.
 
     A block has `first` and `records`; a record is a `text_files.Record`: source, target and possibly kind.
 

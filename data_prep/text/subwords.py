@@ -22,7 +22,7 @@ _SEEDING = threading.Lock()  # of SentencePiece's seed, which is the process's
 
 @dataclasses.dataclass
 class Config:
-    """How subwords are learned.
+    """Settings from which subwords are learned.
 
     `subword_kind`: `bpe`, the paper's for German; `unigram`; or `wordpiece`, the paper's for French, whose
     `normalization` is `nfkc` or `identity`. `split_digits` makes every digit a token of its own; without it unseen

@@ -43,7 +43,7 @@ class Paper:
 
 
 class Config(Protocol):
-    """What this file reads of a paper's configuration."""
+    """Keys of a paper's configuration that this file reads."""
     classes: int | None
     crop: int | None
     label_smoothing: float

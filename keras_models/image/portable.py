@@ -22,7 +22,7 @@ def networks(nets: dict[str, keras.Model], config, inference, assets) -> dict[st
     def classifier(image):
         return {'logits': paper.dense(layers, config, paper.convolutions(layers, config, image))}
     return {'classifier': _part(classifier, 'image', [None, config.crop, config.crop, 3], nets,
-                                sampled(assets, config.crop))}
+                                _sampled(assets, config.crop))}
 
 
 def over_maps(nets: dict[str, keras.Model], config, assets) -> dict[str, Part]:
@@ -31,7 +31,7 @@ def over_maps(nets: dict[str, keras.Model], config, assets) -> dict[str, Part]:
     `convolutions` maps `image` [k, h, w, 3] to `maps`, and `dense` maps a crop's `maps` to `logits`, the last layer's
     outputs; what a net gives at a position of the dense view is what `dense` gives for the maps from there.
     """
-    layers, paper, crops = _layers(nets), config.paper, sampled(assets, config.crop)
+    layers, paper, crops = _layers(nets), config.paper, _sampled(assets, config.crop)
 
     def convolutions(image):
         return {'maps': paper.convolutions(layers, config, image)}
@@ -52,7 +52,7 @@ def _layers(nets: dict[str, keras.Model]) -> dict[str, keras.layers.Layer]:
     return {layer.name: layer for layer in net.layers}
 
 
-def sampled(assets, crop: int) -> Callable[[Sequence[bytes]], Iterator[dict]]:
+def _sampled(assets, crop: int) -> Callable[[Sequence[bytes]], Iterator[dict]]:
     """Return the function of encoded images -> `image`, the central crop of each [1, crop, crop, 3]."""
     def crops(images: Sequence[bytes]) -> Iterator[dict]:
         for image in images:

@@ -227,7 +227,7 @@ def test_sampling_that_cannot_be(files, values, message):
 
 
 def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
-    """What fine-tuning needs: the model of one data set, taken as it is for another."""
+    """Fine-tuning needs the model of one data set, taken as it is for another."""
     first = prepare(files(), tmp_path / 'first')
     write(tmp_path, 'train.en', ['here is another number', 'is it here', 'the end'])
     write(tmp_path, 'train.de', ['hier ist andere Zahl', 'ist hier', 'das Ende'])

@@ -5,8 +5,6 @@ import tensorflow as tf
 
 from data_prep import imagenet
 from data_prep.image import mixing
-from keras_models.core import losses
-from keras_models.image import classification
 
 ROWS, HEIGHT, WIDTH = 400, 10, 16
 
@@ -69,27 +67,6 @@ def test_a_row_s_draw_follows_from_its_seed_and_empty_rows_are_not_mixed():
     assert (kept[untouched] == 1).all() and (own[untouched] == 1).all()
     rest = np.setdiff1d(label[label >= 0], untouched)
     np.testing.assert_array_equal(kept[rest], shares[rest])
-
-
-def test_the_loss_is_weighted_by_the_shares():
-    """It is the cross-entropy with the mixed targets; errors are those of the first class."""
-    draw = np.random.default_rng(0)
-    logits = tf.constant(draw.normal(size=(4, 3)), tf.float32)
-    batch = {'image': tf.zeros([4, 8, 8, 3]), 'label': tf.constant([0, 1, 2, -1]), 'other': tf.constant([-1, 0, 1, 2]),
-             'kept': tf.constant([1, 0.75, 0.25, 1])}
-
-    class Config:
-        label_smoothing = 0.1
-    found, metrics = classification.loss_fn({'classifier': lambda inputs, training: logits}, batch, tf.zeros([2]), True,
-                                            Config)
-    targets = 0.9 * np.array([[1, 0, 0], [0.25, 0.75, 0], [0, 0.75, 0.25]]) + 0.1 / 3
-    expected = -(targets * tf.nn.log_softmax(logits[:3]).numpy()).sum()
-    assert float(found['classifier'][0]) == pytest.approx(expected, rel=1e-5) and found['classifier'][1] == 3
-    assert float(metrics['top1_error'][0]) == (np.argmax(logits[:3], 1) != [0, 1, 2]).sum()
-    plain = losses.cross_entropy(logits[:3], tf.range(3), 0.1)[0]
-    unmixed = classification.loss_fn({'classifier': lambda inputs, training: logits}, {
-        name: batch[name] for name in ('image', 'label')}, tf.zeros([2]), True, Config)[0]
-    assert float(unmixed['classifier'][0]) == pytest.approx(float(tf.reduce_sum(plain)), rel=1e-6)
 
 
 def test_boxes_are_not_mixed():

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from keras_models import ModelError, alexnet, prelu_net, vgg
+from keras_models.core import losses
+from keras_models.image import classification, views
 from keras_models.image import serving as classifiers
-from keras_models.image import views
 from keras_models.image.serving import Inference
 from pipelines.infra_validate import must_compile
 from support import tiny_classifier
@@ -253,3 +254,23 @@ def test_what_cannot_be_asked_is_refused():
             Inference(views=wrong)
     with pytest.raises(ValueError, match='scales must be sides'):
         Inference(scales=[0])
+
+
+def test_the_loss_is_weighted_by_the_shares():
+    """It is the cross-entropy with the mixed targets; errors are those of the first class."""
+    draw = np.random.default_rng(0)
+    logits = tf.constant(draw.normal(size=(4, 3)), tf.float32)
+    batch = {'image': tf.zeros([4, 8, 8, 3]), 'label': tf.constant([0, 1, 2, -1]), 'other': tf.constant([-1, 0, 1, 2]),
+             'kept': tf.constant([1, 0.75, 0.25, 1])}
+
+    smoothed = Config(label_smoothing=0.1)
+    found, metrics = classification.loss_fn({'classifier': lambda inputs, training: logits}, batch, tf.zeros([2]), True,
+                                            smoothed)
+    targets = 0.9 * np.array([[1, 0, 0], [0.25, 0.75, 0], [0, 0.75, 0.25]]) + 0.1 / 3
+    expected = -(targets * tf.nn.log_softmax(logits[:3]).numpy()).sum()
+    assert float(found['classifier'][0]) == pytest.approx(expected, rel=1e-5) and found['classifier'][1] == 3
+    assert float(metrics['top1_error'][0]) == (np.argmax(logits[:3], 1) != [0, 1, 2]).sum()
+    plain = losses.cross_entropy(logits[:3], tf.range(3), 0.1)[0]
+    unmixed = classification.loss_fn({'classifier': lambda inputs, training: logits}, {
+        name: batch[name] for name in ('image', 'label')}, tf.zeros([2]), True, smoothed)[0]
+    assert float(unmixed['classifier'][0]) == pytest.approx(float(tf.reduce_sum(plain)), rel=1e-6)

@@ -197,7 +197,7 @@ def test_the_loop_ends_when_all_sentences_are_done():
                                   (1009, 2)])
 @pytest.mark.parametrize('levels', [3, 10_000])
 def test_the_best_are_found_in_blocks(V, n, levels):
-    """As `tf.math.top_k` has them: of equals, of which there are many on 3 levels, those of the lowest ids first."""
+    """`tf.math.top_k` has them: of equals, of which there are many on 3 levels, those of the lowest ids first."""
     logits = tf.cast(tf.random.stateless_uniform([5, 4, V], [V, levels], 0, levels, tf.int32), tf.float32)
     for found, expected in zip(decoding._top(logits, n), tf.math.top_k(logits, n)):
         np.testing.assert_array_equal(found, expected)
