@@ -3,8 +3,9 @@
 # make torch: PyTorch, which only checks (pytest -m torch) or makes the recorded references of the tests.
 # make browser: the page in a real browser, Debian's (`apt-get install chromium`), and axe-core from npm, kept in .venv.
 # make cluster: tests with servers of their own, Debian's MariaDB (`apt-get install mariadb-server`), and a Kubeflow pipeline.
-# make prism: builds Beam's Prism runner with Go, and prepares text and images on it.
-# make flink: fetches Flink from PyPI and Beam's job server by Maven, and prepares text, images and try-on on it.
+# make prism: builds Beam's Prism runner with Go, and prepares text, images and try-on on it.
+# make flink, make spark: fetches the engine from PyPI and Beam's job server by Maven, and prepares text, images and
+#   try-on on two hosts of this machine, network namespaces, which only root can make.
 # make jobset: compares manifests with JobSet's own definition, from GitHub, kept in .venv.
 # make references: makes them again.
 # make bench: our rates beside peers', in an environment of theirs.   make bench-quick: the same at small sizes, in ten minutes.
@@ -14,11 +15,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBSET := https://raw.githubusercontent.com/kubernetes-sigs/jobset/v0.10.1/config/components/crd/bases
 FLINK := $(abspath $(VENV))/flink
+SPARK := $(abspath $(VENV))/spark
 PRISM := $(abspath $(VENV))/prism
 ENGINES_TEST := tests/data_prep/test_clusters.py
 JOBSET_TEST := tests/pipelines/engines/test_jobset.py::test_the_manifest_keeps_jobset_s_published_schema
 
-.PHONY: install run test test-all browser cluster jobset prism flink torch references bench bench-quick docs lint clean
+.PHONY: install run test test-all browser cluster jobset prism flink spark torch references bench bench-quick docs lint clean
 
 install: $(VENV)/.installed
 
@@ -61,10 +63,18 @@ $(PRISM)/prism: $(VENV)/.installed
 flink: $(FLINK)/.installed
 	FLINK=$(FLINK) $(BIN)/python -m pytest -n 0 -m cluster $(ENGINES_TEST) -k flink
 
-$(FLINK)/.installed: $(VENV)/.installed tests/support/job_server.xml
-	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "Flink needs Java, and Maven fetches Beam's job server. Install them: apt-get install openjdk-17-jre-headless maven."; exit 2; }
-	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(FLINK)/cluster apache-flink-libraries==1.19.3
-	mvn --quiet --file tests/support/job_server.xml dependency:copy-dependencies -DoutputDirectory=$(FLINK)/job-server
+spark: $(SPARK)/.installed
+	SPARK=$(SPARK) $(BIN)/python -m pytest -n 0 -m cluster $(ENGINES_TEST) -k spark
+
+$(FLINK)/.installed: ENGINE := flink-1.19
+$(FLINK)/.installed: LIBRARIES := apache-flink-libraries==1.19.3
+$(SPARK)/.installed: ENGINE := spark-3
+$(SPARK)/.installed: LIBRARIES := pyspark==3.5.6
+
+$(FLINK)/.installed $(SPARK)/.installed: $(VENV)/.installed tests/support/job_server.xml
+	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "Flink and Spark need Java, and Maven fetches Beam's job server. Install them: apt-get install openjdk-17-jre-headless maven."; exit 2; }
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(@D)/cluster $(LIBRARIES)
+	mvn --quiet --file tests/support/job_server.xml dependency:copy-dependencies -Dengine=$(ENGINE) -DoutputDirectory=$(@D)/job-server
 	touch $@
 
 jobset: install

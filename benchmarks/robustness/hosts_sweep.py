@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.robustness import kill_points  # noqa: E402
+from benchmarks.robustness import hosts, kill_points  # noqa: E402
 
 HOSTS = 4
 LINK = HOSTS  # the host that forwards
@@ -38,45 +38,15 @@ CLOSE = 1e-4  # losses of 60 steps; four workers add in another order than one p
 LONGEST = 400  # seconds until a training that hangs is killed
 
 
-def run(*words: str) -> None:
-    subprocess.run(words, check=True)
-
-
-@contextlib.contextmanager
-def network() -> Iterator[None]:
-    """Make the hosts, and remove them at the end."""
-    run('ip', 'link', 'add', 'landmark', 'type', 'bridge')
-    run('ip', 'link', 'set', 'landmark', 'up')
-    try:
-        for host in (*range(HOSTS), LINK):
-            inside = ('ip', '-n', f'landmark{host}')
-            run('ip', 'netns', 'add', f'landmark{host}')
-            run('ip', 'link', 'add', f'link{host}', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', f'landmark{host}')
-            run('ip', 'link', 'set', f'link{host}', 'master', 'landmark', 'up')
-            run(*inside, 'address', 'add', f'{address(host)}/24', 'dev', 'eth0')
-            run(*inside, 'link', 'set', 'eth0', 'up')
-            run(*inside, 'link', 'set', 'lo', 'up')
-        yield
-    finally:
-        for host in (*range(HOSTS), LINK):
-            subprocess.run(['ip', 'netns', 'delete', f'landmark{host}'], check=False)
-        run('ip', 'link', 'delete', 'landmark')
-
-
-def address(host: int) -> str:
-    return f'10.77.0.{host + 1}'
-
-
 @contextlib.contextmanager
 def bad_link(flags: tuple[str, ...], said: pathlib.Path) -> Iterator[subprocess.Popen | None]:
     """Run the host that forwards, if there are flags for it; what it says at its end is appended to a file."""
     if not flags:
         yield None
         return
-    routes = [f'{PORT + host}={address(host)}:{PORT}' for host in range(HOSTS)]
-    with subprocess.Popen(['ip', 'netns', 'exec', f'landmark{LINK}', sys.executable, '-m',
-                           'benchmarks.robustness.bad_link', *flags, *routes], cwd=ROOT, stdout=subprocess.PIPE,
-                          text=True) as link:
+    routes = [f'{PORT + host}={hosts.address(host)}:{PORT}' for host in range(HOSTS)]
+    command = hosts.on(LINK, sys.executable, '-m', 'benchmarks.robustness.bad_link', *flags, *routes)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as link:
         assert link.stdout and link.stdout.readline() == 'ready\n'
         try:
             yield link
@@ -98,13 +68,13 @@ class Training:
     def __init__(self, folder: pathlib.Path, config: str, link: subprocess.Popen | None):
         self.folder, self.workers, self.link = folder, [], link
         for host in range(HOSTS):
-            addresses = [f'{address(LINK)}:{PORT + other}' if link and other != host else f'{address(other)}:{PORT}'
-                         for other in range(HOSTS)]
+            addresses = [f'{hosts.address(LINK)}:{PORT + other}' if link and other != host else
+                         f'{hosts.address(other)}:{PORT}' for other in range(HOSTS)]
             place = json.dumps({'cluster': {'worker': addresses}, 'task': {'type': 'worker', 'index': host}})
             with open(folder / f'said-{host}', 'a') as said:
                 self.workers.append(subprocess.Popen(
-                    ['ip', 'netns', 'exec', f'landmark{host}', *command('train', config), '--strategy',
-                     'multi_worker_mirrored'], cwd=folder, stdout=said, stderr=said, start_new_session=True,
+                    hosts.on(host, *command('train', config), '--strategy', 'multi_worker_mirrored'), cwd=folder,
+                    stdout=said, stderr=said, start_new_session=True,
                     env=environment(TF_CONFIG=place, TF_NUM_INTRAOP_THREADS='1')))
 
     def said(self) -> str:
@@ -137,16 +107,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def cut_off(host: int, seconds: float) -> None:
-    run('ip', 'link', 'set', f'link{host}', 'down')
+    hosts.run('ip', 'link', 'set', hosts.link(host), 'down')
     time.sleep(seconds)
-    run('ip', 'link', 'set', f'link{host}', 'up')
+    hosts.run('ip', 'link', 'set', hosts.link(host), 'up')
 
 
 def slow_down(training: Training, host: int) -> None:
-    shape = ('dev', f'link{host}', 'root')
-    run('tc', 'qdisc', 'add', *shape, 'tbf', 'rate', SLOW, 'burst', '32kbit', 'latency', '400ms')
+    shape = ('dev', hosts.link(host), 'root')
+    hosts.run('tc', 'qdisc', 'add', *shape, 'tbf', 'rate', SLOW, 'burst', '32kbit', 'latency', '400ms')
     training.codes()
-    run('tc', 'qdisc', 'delete', *shape)
+    hosts.run('tc', 'qdisc', 'delete', *shape)
 
 
 def end(training: Training, host: int, by: signal.Signals) -> None:
@@ -226,7 +196,7 @@ def main() -> None:
         if stage == 'prepare':
             shutil.copytree(out / 'alone' / 'root', out / 'prepared')
     alone, rows = losses(out / 'alone' / 'root'), []
-    with network():
+    with hosts.network(HOSTS + 1):  # and the link
         for name, disturbance in DISTURBANCES.items():
             if args.only and name not in (UNDISTURBED, args.only):
                 continue
