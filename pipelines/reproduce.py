@@ -31,7 +31,7 @@ def listing(name: str = '') -> None:
         if not each.startswith(name):
             continue
         item = experiments.load(each)
-        time = 'not run' if item.instead else item.time('small').partition(';')[0]
+        time = 'not run' if item.why_not_run else item.time('small').partition(';')[0]
         if not name:
             console.print(f'{each:32} {item.title}  ({time})', soft_wrap=True)
             continue

@@ -45,8 +45,8 @@ def bad_link(flags: tuple[str, ...], said: pathlib.Path) -> Iterator[subprocess.
         yield None
         return
     routes = [f'{PORT + host}={hosts.address(host)}:{PORT}' for host in range(HOSTS)]
-    command = hosts.on(LINK, sys.executable, '-m', 'benchmarks.robustness.bad_link', *flags, *routes)
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as link:
+    forwarding = hosts.on(LINK, sys.executable, '-m', 'benchmarks.robustness.bad_link', *flags, *routes)
+    with subprocess.Popen(forwarding, cwd=ROOT, stdout=subprocess.PIPE, text=True) as link:
         assert link.stdout and link.stdout.readline() == 'ready\n'
         try:
             yield link

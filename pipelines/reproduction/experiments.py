@@ -198,6 +198,14 @@ class Experiment:
     notes: str = ''
     instead: str = ''
 
+    @property
+    def why_not_run(self) -> str:
+        """Reason why two cores cannot run the item; empty if they can."""
+        if self.instead or 'small' in self.scales:
+            return self.instead
+        return (f"It has no small scale. `python -m pipelines.reproduce {self.name} --scale paper --data DIR` runs the "
+                f"paper's. Time: {self.time('paper')}. DIR: {self.needs}.")
+
     def time(self, scale: str) -> str:
         return self.scales[scale].time if scale in self.scales else '–'
 

@@ -91,7 +91,7 @@ def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pa
 def _verdict(experiment: Experiment, found: Found | None) -> str:
     """Summarise the verdicts on an item's claims for the index."""
     if not found:
-        return 'not run' if experiment.instead else 'not published yet'
+        return 'not run' if experiment.why_not_run else 'not published yet'
     words = collections.Counter(each['verdict'] for each in found.verdicts)
     return ', '.join(f'{word} {words[word]}' if words.total() > 1 else word
                      for word in VERDICTS if word in words) or 'no claim'

@@ -206,6 +206,9 @@ def test_pages_and_index_follow_from_the_numbers_beside_them(published):
     rows = [line for line in texts['index.md'].splitlines() if re.match(r'\| \[?(alexnet|prelu|trans|vgg|viton)', line)]
     assert len(rows) == len(experiments.names()) and sum('does not show' in row for row in rows) == 2
     assert f'Of {len(rows)} items 2 are published' in texts['index.md']
+    of_ilsvrc = [row for row in rows if row.startswith(('| alexnet/table2 |', '| prelu/table5 |'))]  # have no small
+    assert len(of_ilsvrc) == 2 and all('| not run |' in row for row in of_ilsvrc)
+    assert re.search(r'- `prelu/table5`.*no small scale.*3 to 4 weeks.*ILSVRC 2012', texts['index.md'])
 
 
 def test_the_shipped_pages_follow_from_the_numbers_beside_them():
