@@ -1,8 +1,9 @@
-"""Draws images of docs/images: people of the try-on demo beside their garments, and the chart of speed-ups.
+"""Draw images of docs/images: people of the try-on demo beside their garments, speed-ups, and architectures.
 
     python docs/draw.py
 
-Both are made: the people by `data_prep`, the chart from the table of README. No photograph, no network.
+All are made: the people by `data_prep`, the chart from the table of README, architectures from the models. No
+photograph, no network.
 """
 import pathlib
 import re
@@ -12,7 +13,9 @@ import numpy as np
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / 'docs')]
+
+import architectures  # noqa: E402
 
 from data_prep.people import sample_people  # noqa: E402
 
@@ -56,3 +59,5 @@ def speed() -> None:
 if __name__ == '__main__':
     people()
     speed()
+    for name, drawn in architectures.DRAWINGS.items():
+        (IMAGES / f'{name}.svg').write_text(drawn())

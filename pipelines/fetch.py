@@ -16,7 +16,7 @@ import sys
 import typing
 
 from data_prep import UserError
-from pipelines.core import cli
+from pipelines.core import cli, commands
 
 if typing.TYPE_CHECKING:
     from pipelines.fetching.catalogue import DataSet
@@ -42,7 +42,7 @@ def run(data_set: 'DataSet', out: str) -> None:
                         ) from error
     if data_set.example:
         root = folder / data_set.root if data_set.root else folder
-        print(f'Next: {sys.executable} -m pipelines.run --config {data_set.example} --set data.folder={root}')
+        print('Next: ' + commands.line('run', ['--config', data_set.example, '--set', f'data.folder={root}']))
 
 
 def _describe(data_set: 'DataSet', folder: pathlib.Path) -> None:

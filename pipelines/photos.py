@@ -15,7 +15,7 @@ import sys
 
 from data_prep import UserError
 from data_prep.photos import BLAZEPOSE
-from pipelines.core import cli
+from pipelines.core import cli, commands
 
 
 def run(people: list[str], garments: list[str], out: str, argv: list[str], **settings) -> bool:
@@ -43,7 +43,7 @@ def run(people: list[str], garments: list[str], out: str, argv: list[str], **set
     print(f'photos: {usable_people:,} of {all_people:,} people and {usable_garments:,} of {all_garments:,} garments '
           f'can be used; {page} shows them.', flush=True)
     if usable_people and usable_garments:
-        print(f'Next: python -m pipelines.predict --config viton_hd {pairs}', flush=True)
+        print(f'Next: {commands.line("predict", ["--config", "viton_hd", pairs])}', flush=True)
     return bool(usable_people and usable_garments)
 
 

@@ -25,17 +25,29 @@ def errors(values):
     return [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
 
 
-@pytest.fixture(scope='module')
-def generate():
-    spec = importlib.util.spec_from_file_location('generate', ROOT / 'docs' / 'generate.py')
+def of_docs(name):
+    """Import a module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / 'docs' / f'{name}.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+@pytest.fixture(scope='module')
+def generate():
+    return of_docs('generate')
+
+
 def test_generated_pages_are_up_to_date(generate):
     stale = [name for name, text in generate.pages().items() if (ROOT / name).read_text() != text]
     assert not stale, 'run `python docs/generate.py`'
+
+
+def test_architectures_are_drawn_from_the_models():
+    architectures = of_docs('architectures')
+    images = {name: (ROOT / 'docs' / 'images' / f'{name}.svg').read_text() for name in architectures.DRAWINGS}
+    assert images == {name: draw() for name, draw in architectures.DRAWINGS.items()}, 'run `python docs/draw.py`'
+    assert images['vgg'].count('>3x3, 512<') == 4 * 4 + 6 + 8  # A, A-LRN, B and C; D; E
 
 
 def test_a_key_without_a_meaning_is_refused(generate, monkeypatch):

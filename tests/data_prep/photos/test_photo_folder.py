@@ -12,6 +12,7 @@ from data_prep.people import sample_people
 from data_prep.photos import folder, job, pose
 from data_prep.photos.folder import Photo, Row
 from data_prep.photos.grading import Finding
+from pipelines.core import commands
 from pipelines.reporting import photo_page
 from support import people_parser, tiny_people
 from support.commands import command
@@ -118,6 +119,8 @@ def test_photographs_of_drawn_people_become_a_try_on(blazepose, tmp_path):
     done = command('pipelines.photos', *parsed)
     assert done.returncode == 0, done.stderr
     assert 'nobody.jpg: No person was found' in done.stdout and 'dark.jpg: The photograph is too dark' in done.stdout
+    then = commands.line('predict', ['--config', 'viton_hd', str(out / folder.PAIRS)])  # works outside the environment
+    assert f'Next: {then}' in done.stdout
     first = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
     assert command('pipelines.photos', *parsed).returncode == 0
     assert {path: path.read_bytes() for path in out.rglob('*') if path.is_file()} == first
