@@ -12,6 +12,7 @@ from collections.abc import Collection
 import grpc
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
+    JobServerOptions,
     PipelineOptions,
     PortableOptions,
     PrismRunnerOptions,
@@ -62,7 +63,7 @@ def unknown_flags(options: PipelineOptions, names: Collection[str]) -> list[str]
 
 def _flink(options: PipelineOptions) -> list[str]:
     flink = options.view_as(FlinkRunnerOptions)
-    master, found = flink.flink_master, _job_server('flink', flink.flink_job_server_jar, FlinkJarJobServer(options))
+    master, found = flink.flink_master, _job_server('flink', flink.flink_job_server_jar, FlinkJarJobServer, options)
     if master in _HERE:
         return found
     return found + _answers('--flink_master', master, "Flink's REST service") + _workers(options, master)
@@ -70,7 +71,7 @@ def _flink(options: PipelineOptions) -> list[str]:
 
 def _spark(options: PipelineOptions) -> list[str]:
     spark = options.view_as(SparkRunnerOptions)
-    master, found = spark.spark_master_url, _job_server('spark', spark.spark_job_server_jar, SparkJarJobServer(options))
+    master, found = spark.spark_master_url, _job_server('spark', spark.spark_job_server_jar, SparkJarJobServer, options)
     if master.startswith('local'):
         return found
     return found + _answers('--spark_master_url', master, 'Spark master') + _workers(options, master)
@@ -93,7 +94,7 @@ def _job_service(options: PipelineOptions) -> list[str]:
     return _answers('--job_endpoint', endpoint, 'job service') + _workers(options, endpoint)
 
 
-def _job_server(engine: str, jar: str | None, server: JavaJarJobServer) -> list[str]:
+def _job_server(engine: str, jar: str | None, server: type[JavaJarJobServer], options: PipelineOptions) -> list[str]:
     """Check what Beam needs to start this engine's job server on this machine, and fetch the server as Beam would."""
     if jar and '://' not in jar and not os.path.isfile(jar):
         return [f'--{engine}_job_server_jar: there is no file {jar}']
@@ -101,9 +102,9 @@ def _job_server(engine: str, jar: str | None, server: JavaJarJobServer) -> list[
     if not shutil.which('java'):
         return [f'--runner {engine.title()}Runner needs Java for its job server, and there is no `java` on PATH; '
                 f'install one, or {remedy}']
-    address = server.path_to_jar()
+    address = server(options).path_to_jar()
     try:
-        server.local_jar(address, server._jar_cache_dir)
+        server.local_jar(address, options.view_as(JobServerOptions).jar_cache_dir)
     except (RuntimeError, OSError):  # Beam's for one it cannot fetch; urllib's
         return [f'--runner {engine.title()}Runner: its job server could not be fetched from {address}; name one with '
                 f'--{engine}_job_server_jar, or {remedy}']
