@@ -12,9 +12,10 @@ while the others wait, then the ceiling is taken: the rate of a product of two m
 round in which anything else took more than a twentieth of the processors' time is dropped and made again, up to as many
 times as there are rounds. A ratio is of two rates of one round, the median of rounds is what counts.
 
-Work on files that are not ours to give stands in `contests.yaml` with a name in braces; without `--given NAME=PATH` it
-is left out. What was found before in DIR is kept, so that work can be measured in parts. With `--quick`, work that has
-a small size in `contests.yaml` is measured at that size, to check a change on the machine at hand in ten minutes.
+Work on files that are not ours to give stands in `contests.yaml` with a name in braces. Without `--given NAME=PATH` it
+gets files made from a seed, if there are such (`made.py`), and is left out otherwise. What was found before in DIR is
+kept, so that work can be measured in parts. With `--quick`, work that has a small size in `contests.yaml` is measured
+at that size, to check a change on the machine at hand in ten minutes.
 
 Leaves side_by_side.json, .md and .png in DIR; with exit code 1 if sides did not compute the same.
 """
@@ -24,6 +25,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -34,10 +36,13 @@ import psutil
 import yaml
 from matplotlib.figure import Figure
 
-from pipelines.core import machine
-
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.speed import made  # noqa: E402
+from pipelines.core import machine  # noqa: E402
+
 DISTURBED = 0.05  # of the processors' time, taken by what is no side
 
 
@@ -52,6 +57,7 @@ class Contest:
       flops: of a unit, for the share of the ceiling; 0 if that says nothing.
       tolerance: absolute, of the answers; float32 sums in another order.
       quick: values of the sides' commands with `--quick`, which leaves out contests without any.
+      made: whether its files are made ones.
     """
     unit: str
     sides: dict[str, str]
@@ -59,6 +65,7 @@ class Contest:
     flops: float = 0
     tolerance: float = 1e-3
     quick: dict[str, int] = dataclasses.field(default_factory=dict)
+    made: bool = False
 
     def __post_init__(self):
         self.flops, self.tolerance = float(self.flops), float(self.tolerance)  # YAML reads 1e-3 as text
@@ -164,8 +171,8 @@ def hold(contest: Contest, interpreters: dict[str, str], rounds: int, seconds: f
             sides[name].say()
         far = dict(zip([*contest.sides][1:], differences([sides[name].answer for name in contest.sides])))
         kept, dropped = alternate(sides, rounds, seconds)
-    return {'machine': machine.describe(), 'differences': far, 'rounds': kept, 'dropped': len(dropped),
-            **summary(contest, kept or dropped, undisturbed=bool(kept))}
+    return {'machine': machine.describe(), 'made': contest.made, 'differences': far, 'rounds': kept,
+            'dropped': len(dropped), **summary(contest, kept or dropped, undisturbed=bool(kept))}
 
 
 def summary(contest: Contest, rounds: list[dict], undisturbed: bool) -> dict:
@@ -208,8 +215,10 @@ def measured_on(found: dict[str, dict]) -> str:
     """
     names = {result['machine'] for result in found.values() if 'machine' in result}
     disturbed = sum(not result['undisturbed'] for result in found.values())
-    note = [f'{disturbed} of {len(found)} measured beside other work'] if disturbed else []
-    return '; '.join([*sorted(names), *note])
+    notes = [f'{disturbed} of {len(found)} measured beside other work'] if disturbed else []
+    if on_made := [work for work, result in found.items() if result.get('made')]:
+        notes.append(f'{", ".join(on_made)} on files made from a seed')
+    return '; '.join([*sorted(names), *notes])
 
 
 def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> None:
@@ -231,17 +240,27 @@ def draw(contests: dict[str, Contest], found: dict[str, dict], path: str) -> Non
     figure.savefig(path, dpi=120)
 
 
-def chosen(contests: dict[str, Contest], only: list[str], given: dict[str, str]) -> dict[str, Contest]:
-    """Return the requested contests whose paths are all given, with the paths filled in."""
+def chosen(contests: dict[str, Contest], only: list[str], given: dict[str, str],
+           folder: pathlib.Path) -> dict[str, Contest]:
+    """Return the requested contests that lack no path; paths are given, or of files made in a folder."""
     found = {}
     for name in only or contests:
-        try:
-            sides = {side: command.format_map(given) for side, command in contests[name].sides.items()}
-        except KeyError as lost:
-            print(f'{name}: left out; it needs --given {lost.args[0]}=PATH')
+        named = set(re.findall(r'{(\w+)}', ' '.join(contests[name].sides.values())))
+        if lost := named - {*given} - {*made.FILES}:
+            print(f'{name}: left out; it needs --given {min(lost)}=PATH')
             continue
-        found[name] = dataclasses.replace(contests[name], sides=sides)
+        paths = {each: given.get(each) or make(each, folder) for each in named}
+        sides = {side: command.format_map(paths) for side, command in contests[name].sides.items()}
+        found[name] = dataclasses.replace(contests[name], sides=sides, made=not named <= {*given})
     return found
+
+
+def make(name: str, folder: pathlib.Path) -> str:
+    """Return the path of made files, which are made once."""
+    path = folder / name
+    if not path.exists():
+        made.FILES[name](path)
+    return str(path.resolve())
 
 
 def main() -> None:
@@ -264,7 +283,8 @@ def main() -> None:
     machine.prefer_onednn()  # as in our commands; the peers that use TensorFlow have it too
     results = args.out / 'side_by_side.json'
     found = json.loads(results.read_text()) if results.exists() else {}
-    asked = chosen(contests, args.only, {name: os.path.abspath(path) for name, path in args.given})
+    given = {name: os.path.abspath(path) for name, path in args.given}
+    asked = chosen(contests, args.only, given, args.out / 'made')
     for work, contest in asked.items():
         found[work] = result = hold(contest, {'ours': sys.executable, 'peers': args.peers}, args.rounds, args.seconds)
         print(f'{work}: ' + ', '.join(f'{ratio:.2f} of {peer}' for peer, (ratio, *_) in result['ratios'].items())

@@ -1,5 +1,6 @@
 """The benchmark runner, on sides with known rates and answers."""
 import dataclasses
+import gzip
 import pathlib
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import yaml
 BENCHMARKS = pathlib.Path(__file__).parents[2] / 'benchmarks' / 'speed'
 sys.path.insert(0, str(BENCHMARKS))
 import side_by_side  # noqa: E402
+
+from benchmarks.speed import made  # noqa: E402
 
 SIDE = """\
 import sys, time
@@ -74,12 +77,31 @@ def test_a_side_that_ends_is_named(tmp_path):
         side.say()
 
 
-def test_work_on_files_that_are_not_given_is_left_out(contest, capsys):
-    needy = dataclasses.replace(contest, sides={name: f'{side} text={{text}}' for name, side in contest.sides.items()})
-    assert [*side_by_side.chosen({'naps': contest, 'reads': needy}, [], {})] == ['naps']
-    assert 'reads: left out; it needs --given text=PATH' in capsys.readouterr().out
-    [found] = side_by_side.chosen({'naps': contest, 'reads': needy}, ['reads'], {'text': '/lines'}).values()
+def test_work_on_files_that_are_not_given_is_left_out_unless_such_can_be_made(contest, tmp_path, monkeypatch, capsys):
+    def needing(name):
+        return dataclasses.replace(contest, sides={side: f'{command} text={{{name}}}'
+                                                   for side, command in contest.sides.items()})
+    contests = {'naps': contest, 'reads': needing('theirs'), 'learns': needing('text')}
+    given = {'theirs': '/lines'}
+    monkeypatch.setattr(made, 'PAIRS', 3)
+    found = side_by_side.chosen(contests, [], {}, tmp_path)
+    assert [*found] == ['naps', 'learns'] and [each.made for each in found.values()] == [False, True]
+    assert 'reads: left out; it needs --given theirs=PATH' in capsys.readouterr().out
+    assert found['learns'].sides['ours'].endswith(f'answer=1.0 text={tmp_path / "text"}')
+    assert len(gzip.decompress((tmp_path / 'text' / 'train.de.gz').read_bytes()).splitlines()) == 3
+    [found] = side_by_side.chosen(contests, ['reads'], given, tmp_path).values()
     assert found.sides['ours'].endswith('answer=1.0 text=/lines') and contest.sides['ours'].endswith('answer=1.0')
+    assert not found.made
+
+
+def test_made_images_are_those_of_a_seed_and_as_large_as_photographs(tmp_path, monkeypatch):
+    monkeypatch.setattr(made, 'COUNT', 2)
+    for folder in ('one', 'other'):
+        made.images(tmp_path / folder)
+    one, other = ([path.read_bytes() for path in sorted((tmp_path / folder).rglob('*.JPEG'))]
+                  for folder in ('one', 'other'))
+    assert one == other and len(one) == 2
+    assert 80_000 < sum(map(len, one)) / 2 < 140_000  # ILSVRC's: 110 kB
 
 
 @pytest.mark.parametrize('other, far', [({'a': [1.0, 2.5]}, 0.5), ({'b': [1.0, 2.0]}, np.inf), ({'a': [1.0]}, np.inf),
