@@ -32,7 +32,8 @@ def examples(root: pathlib.Path) -> dict[str, bytes]:
 
 
 def prepare(root: pathlib.Path, *flags: str) -> dict[str, bytes]:
-    done = command('pipelines.prepare', '--pipeline_root', str(root), *flags)
+    # Beam stops its Prism when an interpreter ends, which a forked command does not do.
+    done = command('pipelines.prepare', '--pipeline_root', str(root), *flags, new_process=True)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout.splitlines()[-1])  # the rate
     return examples(root)
