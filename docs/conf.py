@@ -71,8 +71,12 @@ def only_once(app, what, name, obj, skip, options):
 
 def without_links_to_sources(app, name, source):
     """Reduce links to files outside of docs/ to their text, because they work only in the repository."""
-    del app, name
-    source[0] = re.sub(r'\[([^\]]+)\]\((?:\.\./)+(?!docs)[^)]*\)', r'\1', source[0])
+    folder = pathlib.Path(app.srcdir, name).parent
+
+    def reduced(link):
+        target = (folder / link['path'].partition('#')[0]).resolve()
+        return link[0] if target.is_relative_to(app.srcdir) else link['text']
+    source[0] = re.sub(r'\[(?P<text>[^\]]+)\]\((?P<path>\.\./[^)]*)\)', reduced, source[0])
 
 
 def hosts(app, exception):
