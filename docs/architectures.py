@@ -10,12 +10,13 @@ from keras_models.viton import alias, geometric_matching, segmentation
 
 STYLE = '''<style>
 text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle } .title { font-weight: 600 }
+.ground { fill: #fff }
 .small { font-size: 12px; fill: #59636e } .box { fill: #ddf4ff; stroke: #2a6fb0 }
 .dense { fill: #fff1d6; stroke: #b4602a } .pool { fill: #eef1f4; stroke: #6e7781 }
 .group { fill: none; stroke: #6e7781; stroke-dasharray: 5 3 }
 .data { fill: none; stroke: #6e7781 } .arrow { stroke: #6e7781; stroke-width: 1.5; fill: none } .head { fill: #6e7781 }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .small { fill: #9198a1 } .box { fill: #12263a; stroke: #58a6ff }
+.ground { fill: #16191d } text { fill: #e6edf3 } .small { fill: #9198a1 } .box { fill: #12263a; stroke: #58a6ff }
 .dense { fill: #3a2a12; stroke: #e0904f } .pool { fill: #1f262e; stroke: #9198a1 }
 .data, .group, .arrow { stroke: #9198a1 } .head { fill: #9198a1 } }
 </style>
@@ -29,7 +30,8 @@ class Drawing:
 
     def __init__(self, width: int, height: int, label: str):
         self._parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-                       f'aria-label="{html.escape(label)}">', STYLE]
+                       f'aria-label="{html.escape(label)}">', STYLE,
+                       f'<rect class="ground" width="{width}" height="{height}" rx="6"/>']
 
     def text(self, x: float, y: float, *lines: str, kind: str = '') -> None:
         """Write lines around a centre."""

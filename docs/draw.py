@@ -21,9 +21,11 @@ from data_prep.people import sample_people  # noqa: E402
 
 IMAGES = ROOT / 'docs' / 'images'
 STYLE = '''<style>
+.ground { fill: #fff }
 text { font: 14px system-ui, sans-serif; fill: #1f2328 } .value { font-weight: 600 } .one { stroke: #6e7781 }
 .ours { fill: #2a6fb0 } .slower { fill: #b4602a }
 @media (prefers-color-scheme: dark) {
+.ground { fill: #16191d }
 text { fill: #e6edf3 } .one { stroke: #9198a1 } .ours { fill: #58a6ff } .slower { fill: #e0904f } }
 </style>'''
 
@@ -39,10 +41,10 @@ def people(count: int = 5, size: tuple[int, int] = (256, 192)) -> None:
 def speed() -> None:
     """Draw the speed-ups of README's table as bars, as speed.svg."""
     rows = re.findall(r'^\| ([^|]+) \| ([^|]+) \| (\d+\.\d\d) \(', (ROOT / 'README.md').read_text(), re.M)
-    left, scale, step = 330, 150, 34
+    left, scale, step = 330, 120, 34
     height = step * len(rows) + 34
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img" '
-             'aria-label="Speed-up over peers">', STYLE]
+             'aria-label="Speed-up over peers">', STYLE, f'<rect class="ground" width="800" height="{height}" rx="6"/>']
     for i, (work, peer, value) in enumerate(rows):
         y, ratio = 8 + step * i, float(value)
         width, kind = ratio * scale, 'ours' if ratio >= 1 else 'slower'
