@@ -39,8 +39,8 @@ def listing(name: str = '') -> None:
         if item.instead:
             lines.append(item.instead)
         else:
-            lines.append(f'small: {item.time("small")}; paper: {item.time("paper")}'
-                         + (f'; --data: {item.needs}' if item.needs else '; needs no data'))
+            times = [f'{scale}: {item.time(scale)}' for scale in experiments.SCALES if scale in item.scales]
+            lines.append('; '.join([*times, f'--data: {item.needs}' if item.needs else 'needs no data']))
         lines += [f'{setting}: ' + ', '.join(f'{column} {experiments.number(value)}' for column, value in row.items())
                   for setting, row in item.paper.items()]
         console.print(f'{each}  {item.title}', style='bold', soft_wrap=True)
@@ -52,8 +52,9 @@ def main(argv=None) -> None:
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument('item', nargs='?', default='', help='<paper>/<item>; with --list, its beginning')
     flags.add_argument('--list', action='store_true', help='list every table and figure, then exit')
-    flags.add_argument('--scale', choices=('small', 'paper'), default='small',
-                       help='small (the default): 15 minutes on two cores; paper: the paper\'s own setting')
+    flags.add_argument('--scale', choices=('small', 'medium', 'paper'), default='small',
+                       help='small (the default): 15 minutes on two cores; medium: at most two hours, where an item '
+                            'has it; paper: the paper\'s own setting')
     flags.add_argument('--data', metavar='PATH', default='', help='data for the item, if it needs any')
     flags.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
                        help='override one value in every run; may be repeated')

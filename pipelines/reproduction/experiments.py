@@ -19,7 +19,7 @@ import yaml
 from data_prep import UserError
 
 REFERENCE = re.compile(r'\{(run|model): ([^{}]*)\}')
-SCALES = ('small', 'paper')
+SCALES = ('small', 'medium', 'paper')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Setting:
     """
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
+    medium: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
     config: dict[str, str] = dataclasses.field(default_factory=dict)
     stages: list[str] | None = None
@@ -175,7 +176,7 @@ class Experiment:
       title, source: a short description, and where in which paper.
       needs: the data that --data names; empty if it needs none.
       stages: stages run for every setting and seed; empty if everything is computed from configurations.
-      scales: `small` for two cores, `paper` for the paper's own.
+      scales: `small` for a quarter of an hour on two cores, `medium` for two hours, `paper` for the paper's own.
       settings: by name; the first is the baseline of comparisons.
       measures: column -> source of its number.
       exhibits: plots: `draw`, a module of `pipelines/reproduction/plots`, and arguments of its `draw` function.
@@ -294,10 +295,10 @@ def _complete(experiment: Experiment) -> None:
     if bool(experiment.instead) == bool(experiment.scales):
         raise ValueError('it must have either scales or instead')
     if unknown := {*experiment.scales} - {*SCALES}:
-        raise ValueError(f'scales are {" and ".join(SCALES)}; not {", ".join(unknown)}')
+        raise ValueError(f'scales are {", ".join(SCALES)}; not {", ".join(unknown)}')
     above: list[str] = []
     for name, setting in experiment.settings.items():
-        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.paper])):
+        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.medium, *setting.paper])):
             if other not in above:
                 raise ValueError(f'{name!r} refers to {other!r}, which is not an earlier setting')
         above.append(name)

@@ -23,7 +23,7 @@ class Found:
 
     Attributes:
       item: `<paper>/<item>`.
-      scale: `small` or `paper`.
+      scale: `small`, `medium` or `paper`.
       seeds: of the trained settings.
       table: setting -> column -> one number per seed; the file holds `inf` and `nan` as strings.
       verdicts: `claim`, `verdict` and `why` of each claim.

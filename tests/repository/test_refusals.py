@@ -181,7 +181,7 @@ measures: {error: {metric: top1_error}}
 
 
 @pytest.mark.parametrize('text, words', [
-    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'small and paper; not large'),
+    ('scales: {small: {config: demo_images}, large: {config: demo_images}}', 'small, medium, paper; not large'),
     ('claims: [{says: It is., measure: loss, at_most: {a: 1}}]', "uses 'loss', which is not among measures"),
     ('claims: [{says: It is., measure: error}]', "'It is.' needs one of rises, at_least, at_most, ratio"),
     ('scales: {small: {config: demo_images, chance: {loss: 1}}}', "'loss', which no claim uses"),
