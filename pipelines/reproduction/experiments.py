@@ -43,16 +43,22 @@ class Setting:
     """One of the compared settings.
 
     It has overrides, further overrides for one scale and, where they differ, configurations by scale, stages, and the
-    scales it runs at. In overrides, `{run: NAME}` is the training run of an earlier setting with the same seed, and
+    scales it runs at; what holds for `small` holds for `medium`, which only differs as its `Scale` says. In overrides, `{run: NAME}` is the training run of an earlier setting with the same seed, and
     `{model: NAME}` the model exported from it: to start from, to combine with, or to use at inference.
     """
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
-    medium: list[str] = dataclasses.field(default_factory=list)
     paper: list[str] = dataclasses.field(default_factory=list)
     config: dict[str, str] = dataclasses.field(default_factory=dict)
     stages: list[str] | None = None
-    scales: list[str] = dataclasses.field(default_factory=lambda: [*SCALES])
+    scales: list[str] = dataclasses.field(default_factory=lambda: ['small', 'paper'])
+
+    def at(self, scale: str, chosen: Scale) -> tuple[str, list[str]] | None:
+        """Return configuration and overrides at a scale, `chosen`; None if it is not run there."""
+        kind = 'small' if scale == 'medium' else scale
+        if kind not in self.scales:
+            return None
+        return self.config.get(kind, chosen.config), [*chosen.set, *self.set, *getattr(self, kind)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,7 +304,7 @@ def _complete(experiment: Experiment) -> None:
         raise ValueError(f'scales are {", ".join(SCALES)}; not {", ".join(unknown)}')
     above: list[str] = []
     for name, setting in experiment.settings.items():
-        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.medium, *setting.paper])):
+        for _, other in REFERENCE.findall(' '.join([*setting.set, *setting.small, *setting.paper])):
             if other not in above:
                 raise ValueError(f'{name!r} refers to {other!r}, which is not an earlier setting')
         above.append(name)

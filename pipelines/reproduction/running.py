@@ -30,12 +30,12 @@ def run(experiment: Experiment, scale: str, data: str, root: str, overrides: lis
     common = experiment.stages if chosen.stages is None else chosen.stages
     done: list[Run] = []
     for name, setting in experiment.settings.items():
-        if scale not in setting.scales:
+        if not (found := setting.at(scale, chosen)):
             continue
-        source = setting.config.get(scale, chosen.config)
+        source, chosen_keys = found
         stages = common if setting.stages is None else setting.stages
         for seed in chosen.seeds if stages else chosen.seeds[:1]:
-            keys = [filled(key, data, seed, done) for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
+            keys = [filled(key, data, seed, done) for key in chosen_keys]
             keys += ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
             flags = [part for flag, values in (('--config', [source]), ('--set', keys), ('--pipeline_root', [root]))
                      for value in values for part in (flag, value)]

@@ -252,10 +252,18 @@ def test_every_item_is_of_exhibits_and_configurations_that_load(name):
     assert all(experiments.drawer(exhibit) for exhibit in item.exhibits)
     for scale, chosen in item.scales.items():
         assert chosen.time != 'unmeasured', scale
-        for setting in item.settings.values():
-            keys = [experiments.REFERENCE.sub('run', key.replace('{data}', 'data'))
-                    for key in [*chosen.set, *setting.set, *getattr(setting, scale)]]
-            assert config.load(setting.config.get(scale, chosen.config), keys)
+        for name, keys in filter(None, (setting.at(scale, chosen) for setting in item.settings.values())):
+            assert config.load(name, [experiments.REFERENCE.sub('run', key.replace('{data}', 'data')) for key in keys])
+
+
+def test_medium_is_small_for_longer():
+    """The net that table 3 trains at many scales, at both; it starts from A at both."""
+    item = experiments.load('vgg/table3')
+    setting = item.settings['D, S = 256 to 512']
+    small, medium = (setting.at(scale, item.scales[scale]) for scale in ('small', 'medium'))
+    assert small[0] == medium[0] == 'vgg_d_tiny_imagenet_variations'
+    assert {*small[1]} < {*medium[1]} and 'train.steps=5000' in medium[1]
+    assert item.settings['D, S = 384'].at('medium', item.scales['medium']) is None  # for the paper's scale alone
 
 
 def test_a_setting_begins_with_what_is_above_it(tmp_path):
