@@ -43,8 +43,9 @@ class Setting:
     """One of the compared settings.
 
     It has overrides, further overrides for one scale and, where they differ, configurations by scale, stages, and the
-    scales it runs at; what holds for `small` holds for `medium`, which only differs as its `Scale` says. In overrides, `{run: NAME}` is the training run of an earlier setting with the same seed, and
-    `{model: NAME}` the model exported from it: to start from, to combine with, or to use at inference.
+    scales it runs at; what holds for `small` holds for `medium`, which differs by its `Scale` alone. In overrides,
+    `{run: NAME}` is the training run of an earlier setting with the same seed, and `{model: NAME}` the model exported
+    from it: to start from, to combine with, or to use at inference.
     """
     set: list[str] = dataclasses.field(default_factory=list)
     small: list[str] = dataclasses.field(default_factory=list)
