@@ -130,7 +130,7 @@ def cut_connections(training: Training) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Disturbance:
-    """What happens to a training: something in its middle, or a link that is bad all the time, given by its flags."""
+    """Disturbance of a training: an act in its middle, or a link that is bad all the time, given by its flags."""
     act: Callable[[Training], None] = lambda training: None
     link: tuple[str, ...] = ()
 

@@ -35,9 +35,7 @@ def prepare(root: pathlib.Path, flags: list[str]) -> tuple[float, str, dict[str,
         sys.exit(done.stdout + done.stderr)
     said = SAID.search(done.stdout)
     read, seconds = (float(said[name].replace(',', '')) for name in ('read', 'seconds'))
-    [folder] = root.glob('prepare/*/examples')
-    return read / seconds, said['unit'], {str(path.relative_to(folder)): path.read_bytes()
-                                          for path in folder.rglob('*') if path.is_file()}
+    return read / seconds, said['unit'], beam_clusters.examples(root)
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ class Scale:
 
     It names a shipped configuration; overrides for every run (`{data}` is replaced by --data); the seeds of every
     setting; its stages, if they differ from the experiment's; the total time; and, as `chance`, the difference of a
-    measure that may be due to the small test set.
+    measure that may be due to the small test set. `medium` takes from `small` what it does not name, and adds to its
+    overrides.
     """
     config: str
     set: list[str] = dataclasses.field(default_factory=list)
@@ -271,6 +272,10 @@ def load(name: str) -> Experiment:
 def _read(name: str, raw: dict) -> Experiment:
     exhibit = raw.pop('exhibit', [])
     made: dict[str, Any] = {'exhibits': exhibit if isinstance(exhibit, list) else [exhibit]}
+    scales = raw.get('scales', {})
+    if 'small' in scales and 'medium' in scales:  # the small one, changed
+        small, medium = scales['small'], scales['medium']
+        scales['medium'] = {**small, **medium, 'set': [*small.get('set', []), *medium.get('set', [])]}
     for key, kind in (('scales', Scale), ('settings', Setting), ('measures', Measure)):
         made[key] = {each: _checked(kind, values or {}) for each, values in raw.pop(key, {}).items()}
     made['claims'] = [_checked(Claim, values) for values in raw.pop('claims', [])]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from support import beam_clusters
+from support.beam_clusters import examples
 from support.commands import command, start
 
 KINDS = {'images': ['--config', 'demo_images'],
@@ -24,11 +25,6 @@ def home(engine: str) -> pathlib.Path:
     if engine != 'prism' and (os.geteuid() or not shutil.which('ip')):
         pytest.skip('only root can make the hosts, with iproute2')
     return pathlib.Path(path)
-
-
-def examples(root: pathlib.Path) -> dict[str, bytes]:
-    [folder] = root.glob('prepare/*/examples')
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob('*') if path.is_file()}
 
 
 def prepare(root: pathlib.Path, *flags: str) -> dict[str, bytes]:

@@ -115,7 +115,7 @@ notes: Made for a test.
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-    """What an item of the demo leaves, and what was printed; then again, when all is done."""
+    """Run an item of the demo twice: what it leaves, and what was printed each time."""
     folder = tmp_path_factory.mktemp('made')
     (folder / 'ours').mkdir()
     (folder / 'ours' / 'rates.yaml').write_text(ITEM)

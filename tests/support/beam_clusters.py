@@ -54,6 +54,12 @@ class Cluster:
         return False
 
 
+def examples(root: pathlib.Path) -> dict[str, bytes]:
+    """Return the files of the one data set below a root."""
+    [folder] = root.glob('prepare/*/examples')
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob('*') if path.is_file()}
+
+
 @contextlib.contextmanager
 def prism(program: pathlib.Path, folder: pathlib.Path) -> Iterator[Cluster]:
     """Name the program; a command starts it, and works itself."""
