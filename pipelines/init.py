@@ -43,7 +43,7 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
         small = calibration.Small(found)
         if found.kind in recipes.BUCKETS:  # lengths were estimates until now
             first = findings.merged(found.sections, next(recipes.candidates(found)).sections)
-            found.facts['buckets'] = recipes.buckets(found.kind, small.lengths(findings.values(first)))
+            found.facts |= recipes.of_lengths(found.kind, *small.lengths(findings.values(first)))
         plan = planning.choose(found, small.measure, minutes, memory)
     say(f'chose {plan.candidate.words}: {plan.steps:,} steps, {plan.passes:.0f} passes over the training data.')
     for sentence in plan.said:

@@ -2,12 +2,17 @@
 
     python benchmarks/studies/first_try.py --data DIR --out DIR
     python benchmarks/studies/first_try.py --data DIR --out DIR --only cifar10_2x100 multi30k_1000_de --seeds 1
+    python benchmarks/studies/first_try.py --data DIR --out DIR --seeds 1 --peers .venv-bench/bin/python
     python benchmarks/studies/first_try.py --out DIR --table
 
 A cell is a data set and minutes. It is made in OUT, looked at, trained from, and leaves OUT/CELL/SEED/result.json; one
 that is there is not run again, so the same command goes on after an interruption. DIR holds cifar10_train.tar.gz,
 tiny_imagenet_20.tar.gz, multi30k/, wmt_sample/, treebank/ and instruct_ko/; cells whose files are not there are
 skipped, by name. All cells, two seeds each, take some seven hours on two cores.
+
+With `--peers` every cell is given to a peer too (`first_try_peers.py`), with training, validation and test examples
+that `prepare` made for ours, and as many minutes for its training alone as our whole run has. It leaves
+OUT/CELL/SEED/peer.json. Trees have no peer.
 """
 import argparse
 import csv
@@ -220,22 +225,42 @@ def try_first(name: str, cell: Cell, data: pathlib.Path, out: pathlib.Path, seed
     return found | ({'error': errors.strip().split('\n')[-1]} if errors.strip() and code else {})
 
 
+def try_peer(cell: Cell, here: pathlib.Path, python: pathlib.Path) -> dict:
+    """Give the examples of a run of ours to a peer."""
+    [examples] = (here / 'root' / 'prepare').glob('*/examples')
+    code, wall, cpu, memory = run([str(python.absolute()), str(pathlib.Path(__file__).with_name('first_try_peers.py')),
+                                   cell.kind, str(examples), '--minutes', f'{cell.minutes:g}'], here / 'peer')
+    real = {'exit': code, 'minutes': wall, 'cpu_minutes': cpu, 'memory': memory}
+    if code:
+        return real | {'error': (here / 'peer.err').read_text().strip().split('\n')[-1]}
+    return real | json.loads((here / 'peer.out').read_text().strip().split('\n')[-1])
+
+
+def store(path: pathlib.Path, found: dict) -> None:
+    temporary = path.with_suffix('.tmp')
+    temporary.write_text(json.dumps(found, indent=1))
+    temporary.rename(path)
+
+
 def table(out: pathlib.Path) -> str:
     """Return the results as Markdown."""
-    names = ('cell', 'seed', 'metric', 'baseline', 'reached', 'better', 'blessed', 'minutes foretold', 'real',
+    names = ('cell', 'seed', 'metric', 'baseline', 'reached', 'better', 'peer', 'blessed', 'minutes foretold', 'real',
              'processor minutes foretold', 'real', 'GB foretold', 'real')
     rows = ['| ' + ' | '.join(names) + ' |', '|---' * len(names) + '|']
     for path in sorted(out.glob('*/*/result.json')):
         row = json.loads(path.read_text())
         if 'foretold' not in row or row['value'] is None:
-            rows.append(f'| {row["cell"]} | {row["seed"]} | {row.get("error", "no value")} |' + ' |' * 10)
+            rows.append(f'| {row["cell"]} | {row["seed"]} | {row.get("error", "no value")} |' + ' |' * 11)
             continue
+        peer = path.with_name('peer.json')
+        found = json.loads(peer.read_text()) if peer.exists() else {}
+        other = f'{found["value"]:.3g}' if 'value' in found else found.get('error', '')
         lower = row['metric'].endswith('error')
         better = row['value'] < row['baseline'] if lower else row['value'] > row['baseline']
         costs = ' | '.join(f'{row[when][what]:.1f}' for what in ('minutes', 'cpu_minutes', 'memory')
                            for when in ('foretold', 'real'))
         rows.append(f'| {row["cell"]} | {row["seed"]} | {row["metric"]} | {row["baseline"]:.3g} | {row["value"]:.3g} | '
-                    f'{"yes" if better else "NO"} | {"yes" if row["blessed"] else "no"} | {costs} |')
+                    f'{"yes" if better else "NO"} | {other} | {"yes" if row["blessed"] else "no"} | {costs} |')
     return '\n'.join(rows)
 
 
@@ -245,6 +270,8 @@ def main() -> None:
     flags.add_argument('--data', type=pathlib.Path, default=pathlib.Path())
     flags.add_argument('--only', nargs='+', metavar='CELL', default=[])
     flags.add_argument('--seeds', nargs='+', type=int, default=[1, 2])
+    flags.add_argument('--peers', type=pathlib.Path, metavar='PYTHON',
+                       help='run the peers, too, by this interpreter (`make .venv-bench/.installed`)')
     flags.add_argument('--table', action='store_true', help='print the results so far, and run nothing')
     args = flags.parse_args()
     if args.table:
@@ -257,18 +284,18 @@ def main() -> None:
         flags.error(f'unknown cell {sorted(unknown)[0]}; there are {", ".join(known)}')
     for seed in args.seeds:
         for name in args.only or known:
-            result = args.out.absolute() / name / str(seed) / 'result.json'
-            if result.exists():
+            cell, here = known[name], args.out.absolute() / name / str(seed)
+            result, peer = here / 'result.json', here / 'peer.json'
+            if not (args.data / cell.needs).exists():
+                print(f'{name}: skipped, {args.data / cell.needs} is not there', flush=True)
                 continue
-            if not (args.data / known[name].needs).exists():
-                print(f'{name}: skipped, {args.data / known[name].needs} is not there', flush=True)
-                continue
-            print(f'{name}, seed {seed} …', flush=True)
-            found = try_first(name, known[name], args.data.absolute(), args.out.absolute(), seed)
-            temporary = result.with_suffix('.tmp')
-            temporary.write_text(json.dumps(found, indent=1))
-            temporary.rename(result)
-            print(f'{name}, seed {seed}: {json.dumps(found)}', flush=True)
+            if not result.exists():
+                print(f'{name}, seed {seed} …', flush=True)
+                store(result, found := try_first(name, cell, args.data.absolute(), args.out.absolute(), seed))
+                print(f'{name}, seed {seed}: {json.dumps(found)}', flush=True)
+            if args.peers and cell.kind != 'trees' and not peer.exists() and (here / 'root' / 'prepare').exists():
+                store(peer, found := try_peer(cell, here, args.peers))
+                print(f'{name}, seed {seed}, peer: {json.dumps(found)}', flush=True)
 
 
 if __name__ == '__main__':

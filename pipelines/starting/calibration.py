@@ -108,12 +108,12 @@ class Small:
         config = configs.with_data_set(config, records.read_manifest(examples).model)
         return _steps(config, examples)._replace(prepare=prepare)
 
-    def lengths(self, values: dict[str, dict[str, Any]]) -> np.ndarray:
-        """Return the subwords of the longer side of every training example of the small data."""
+    def lengths(self, values: dict[str, dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the subwords of the source and of the target of every training example of the small data."""
         with contextlib.redirect_stdout(None):
             examples, _ = self._examples(self._config(values))
         index = records.open_split(examples, 'train').index
-        return np.maximum(index['inputs'], index['targets'])
+        return index['inputs'], index['targets']
 
     def _config(self, values: dict[str, dict[str, Any]]) -> Config:
         fresh = {key: value for key, value in values['data'].items() if key not in (

@@ -76,8 +76,8 @@ def look(paths: list[str]) -> Findings:
                                                    f'above {baseline:.3g}, the BLEU of {words}'),
                                     'drift': ({'bleu': {'max_drop': 0.5}}, DRIFT)}},
         'bleu', baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
-        {'buckets': recipes.buckets('pairs', _about_lengths(pairs)), 'most_subwords': most_subwords(pairs),
-         'seconds': 1e-4})
+        {'buckets': recipes.buckets('pairs', _about_lengths(pairs)), 'extra_length': 50,
+         'most_subwords': most_subwords(pairs), 'seconds': 1e-4})
 
 
 def _splits(paths: list[str]) -> dict[str, list[str]]:

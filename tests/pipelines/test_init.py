@@ -235,7 +235,8 @@ def test_every_recipe_is_a_configuration(kind, found, tmp_path):
     """At every size of data, and of images at every side, from small to large."""
     for examples in (100, 1_500, 7_000, 50_000, 400_000, 5_000_000):
         for side in (8, 16, 32, 64, 200, 1000) if kind == 'images' else (0,):
-            facts = {'side': side, 'grey': side == 8, 'classes': 3, 'buckets': [16, 32, 64], 'most_subwords': 900}
+            facts = {'side': side, 'grey': side == 8, 'classes': 3, 'most_subwords': 900, 'buckets': [16, 32, 64],
+                     'extra_length': 25}
             split = {'validation_fraction': (0.1, ''), 'test_fraction': (0.1, '')}
             data = {'images': found.sections['data'],
                     'pairs': {'module': ('data_prep.wmt', ''), 'train': (['a.tsv'], ''), **split},
@@ -246,10 +247,22 @@ def test_every_recipe_is_a_configuration(kind, found, tmp_path):
                 path = tmp_path / 'candidate.yaml'
                 path.write_text(yaml.safe_dump(findings.values(findings.merged(told.sections, candidate.sections))))
                 loaded = configs.load(str(path), ['model.classes=3'] if kind == 'images' else [])
+                assert kind == 'images' or loaded.inference.extra_length == 25
                 sizes.append(loaded.model_spec.flops_per_unit(loaded.model))
             assert sizes[-1] == max(sizes) and len(set(sizes)) == len(sizes)
         least, most = recipes.passes(kind, examples)
         assert 1 < least < most
+
+
+def test_answers_may_be_as_much_longer_as_in_the_data():
+    inputs = np.full(2_000, 20, np.uint32)
+    targets = inputs + np.where(np.arange(2_000) < 10, 16, 2).astype(np.uint32)
+    facts = recipes.of_lengths('pairs', inputs, targets)
+    assert facts['extra_length'] == 20  # a quarter more than 16
+    targets[0] = 200  # one of 2,000, as where lines have shifted
+    assert recipes.of_lengths('pairs', inputs, targets)['extra_length'] == 20
+    assert facts['buckets'][-1] == 36  # the 0.5% of 36 subwords are not dropped
+    assert recipes.of_lengths('pairs', inputs, inputs // 2)['extra_length'] == 10
 
 
 @pytest.mark.parametrize('size, first', [((1024, 768), [256, 192]), ((192, 128), [192, 128])])
