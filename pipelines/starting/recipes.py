@@ -84,7 +84,7 @@ def of_lengths(kind: str, inputs: np.ndarray, targets: np.ndarray) -> dict[str, 
     """Return the facts that follow from the subwords of both sides of the training examples.
 
     The search ends when no open hypothesis, at the longest permitted length, could still win; so `extra_length` decides
-    how long it lasts. Of Multi30k's captions the paper's 50 takes twice the processor time of 20, with equal answers.
+    how long it lasts: of Multi30k's captions, 20 takes 0.62 of the processor time of the paper's 50.
     """
     longer = np.quantile(targets.astype(int) - inputs, 0.999)
     return {'buckets': buckets(kind, np.maximum(inputs, targets)), 'extra_length': max(10, math.ceil(1.25 * longer))}
