@@ -242,16 +242,32 @@ def test_every_recipe_is_a_configuration(kind, found, tmp_path):
                     'pairs': {'module': ('data_prep.wmt', ''), 'train': (['a.tsv'], ''), **split},
                     'trees': {'module': ('data_prep.treebank', ''), 'train': (['a.mrg'], ''), **split}}[kind]
             told = findings.Findings(kind, [], {'train': examples}, {'data': data}, '', 0, '', dict, 1, '', facts)
-            sizes = []
+            sizes, named = [], []
             for candidate in recipes.candidates(told):
+                named.append(candidate.words)
                 path = tmp_path / 'candidate.yaml'
                 path.write_text(yaml.safe_dump(findings.values(findings.merged(told.sections, candidate.sections))))
                 loaded = configs.load(str(path), ['model.classes=3'] if kind == 'images' else [])
                 assert kind == 'images' or loaded.inference.extra_length == 25
                 sizes.append(loaded.model_spec.flops_per_unit(loaded.model))
-            assert sizes[-1] == max(sizes) and len(set(sizes)) == len(sizes)
+            assert sizes == sorted(sizes) and len(set(named)) == len(named)
         least, most = recipes.passes(kind, examples)
         assert 1 < least < most
+
+
+def test_few_minutes_for_many_pairs_are_spent_on_more_and_smaller_steps():
+    facts = {'buckets': [16, 32], 'extra_length': 20, 'most_subwords': 9_000}
+    told = findings.Findings('pairs', [], {'train': 29_000, 'validation': 1_000, 'test': 1_000}, {
+        'data': {'module': ('data_prep.wmt', ''), 'train': (['a.tsv'], '')}}, '', 0, '', dict, 1, '', facts)
+
+    def chosen(minutes):
+        plan = planning.choose(told, lambda made: cost(0.2 * made['input']['tokens'] / 4096, per_step=(
+            made['input']['tokens'] / 16)), minutes, 8)
+        made = findings.values(plan.sections)
+        return made['input']['tokens'], made['data']['vocab_size'], plan.steps
+    tokens, vocabulary, steps = chosen(3)
+    assert (tokens, vocabulary) == (1024, 4000) and steps > 1_000
+    assert chosen(60)[:2] == (4096, 8000)
 
 
 def test_answers_may_be_as_much_longer_as_in_the_data():
