@@ -1,7 +1,7 @@
 """Machine-moves a second: a population of learning machines beside one in a plain Python and NumPy loop.
 
     python benchmarks/speed/machine_moves.py --out /tmp/machine_moves.json
-    python benchmarks/speed/machine_moves.py --config learning_machine_noughts --machines 1024
+    python benchmarks/speed/machine_moves.py --config learning_machine_noughts --machines 960
 
 The machines have the memory of the configuration and are given its first lessons. Then, in rounds, they are given some
 more by each rule in turn, looking up in the graph and compiled by XLA; and the plain loop teaches machines of
