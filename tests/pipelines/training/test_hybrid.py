@@ -94,7 +94,7 @@ def test_what_is_dropped_is_drawn_by_the_first_replica_for_all():
 @pytest.mark.parametrize('name, overrides, message', [
     ('vgg_a_tiny_imagenet', ['train.strategy=multi_worker_mirrored'], 'needs devices of one machine'),
     ('vgg_a_tiny_imagenet', ['train.strategy=mirrored', 'train.gradient_accumulation_steps=2'], 'needs whole batches'),
-    ('demo_translation', ['train.strategy=mirrored'], 'keras_models.transformer has none')])
+    ('multi30k_en_de', ['train.strategy=mirrored'], 'keras_models.transformer has none')])
 def test_what_cannot_be_is_refused(name, overrides, message):
     with pytest.raises(UserError, match=message):
         hybrid_parallel.check(config.load(name, [HYBRID, *overrides]))
