@@ -4,7 +4,7 @@
 
 One machine remembers moments of random features, each with its outcome, until it has as many as asked for. Then it is
 given lessons of the configuration, whose moves are timed: looking up, choosing, remembering, and the keys. At every
-size the lessons are the same, and come in rounds. To fill a million takes more than a quarter of an hour.
+size the lessons are the same, and come in rounds.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import time
 
 import tensorflow as tf
 
-from keras_models.learning_machine import Machines
+from keras_models.learning_machine import Machines, tag
 from keras_models.turing import lessons
 from keras_models.turing.memory import MOVED, PAIN, PLEASURE
 from pipelines.core import config as configs
@@ -28,7 +28,7 @@ def filler(machines: Machines):
 
     def one(number, seed):
         draw = tf.random.stateless_uniform([memory.places + 2], tf.stack([seed, number]), 0, 2 ** 31 - 1, tf.int32)
-        tags = ((draw[2:] % FEATURES) * memory.places + tf.range(memory.places))[None]
+        tags = tag(tf.range(memory.places), draw[2:] % FEATURES)[None]  # hashes, as real features are
         scene = tf.fill([1, machines.game.size], draw[0] % 3)
         memory.remember(row, MOVED, draw[:1] % machines.game.moves, scene, tags, memory.places_for(row, tags),
                         tf.ones([1], tf.bool))
