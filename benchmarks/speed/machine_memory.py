@@ -10,12 +10,11 @@ import argparse
 import json
 import pathlib
 import statistics
-import time
 
+import machine_moves
 import tensorflow as tf
 
 from keras_models.learning_machine import Machines, tag
-from keras_models.turing import lessons
 from keras_models.turing.memory import MOVED, PAIN, PLEASURE
 from pipelines.core import config as configs
 
@@ -54,18 +53,11 @@ def main() -> None:
     machines, (term, _) = Machines(config), config.term(0)
     machines.tape.supply(0)
     fill, seconds = filler(machines), dict[int, list[float]]()
-    lesson = tf.function(lambda number: lessons.lesson(machines, term, number, tf.stack([0, number])), autograph=False)
+    lesson = machine_moves.lesson_of(machines, term, config.rule, jit=False)
     for size in sorted(args.moments):
         fill(tf.constant(size), tf.constant(size - int(machines.memory.time[0])))
-        seconds[size] = []
-        for round_ in range(args.rounds + 1):
-            before, started = int(machines.memory.time[0]), time.perf_counter()
-            for number in range(args.lessons):
-                lesson(tf.constant(number))
-            taken = (time.perf_counter() - started) / (int(machines.memory.time[0]) - before)
-            if round_:  # the first one traces
-                seconds[size].append(taken)
-        times = seconds[size]
+        rounds = [1 / machine_moves.measure(machines, lesson, 0, args.lessons) for _ in range(args.rounds + 1)]
+        times = seconds[size] = rounds[1:]  # the first one traces
         print(f'{size:9,} moments, {int(machines.memory.used[0]):9,} cards: {1e3 * statistics.median(times):.2f} ms a '
               f'move ({1e3 * min(times):.2f} to {1e3 * max(times):.2f})', flush=True)
     if args.out:

@@ -160,9 +160,9 @@ def marian(vocab_size: int):
         forced_eos_token_id=None, max_position_embeddings=1024, share_encoder_decoder_embeddings=True))
 
 
-def padded(rows: list[list[int]], value: int = PAD):
+def padded(rows: list[list[int]]):
     import torch
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row[:256]) for row in rows], True, value)
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row[:256]) for row in rows], True, PAD)
 
 
 def by_tokens(rows: list) -> list[list]:
@@ -227,7 +227,7 @@ def translate(network, sources: list[list[int]]) -> list[list[int]]:
             answers = network.generate(ids, attention_mask=(ids != PAD).long(), num_beams=4,
                                        max_length=min(300, ids.shape[1] + 50))
         for i, answer in zip(batch, answers.tolist()):
-            found[i] = [token for token in answer if token > EOS and token != BOS]
+            found[i] = [token for token in answer if token > BOS]
     return found
 
 

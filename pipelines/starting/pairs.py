@@ -30,7 +30,7 @@ _TARGETS = ('target', 'tgt', 'output', 'response', 'answer', 'completion', 'tran
 
 
 class _Table(NamedTuple):
-    """How a table is read: whether its first row names the columns, and the templates of source and target."""
+    """Reading of a table: whether its first row names the columns, and the templates of source and target."""
     header: bool
     columns: dict[str, str]
 
