@@ -61,11 +61,9 @@ class PixelSums(beam.CombineFn):
 
     def add_input(self, sums, square):
         side = len(square)
-        count, total, products = sums.get(side) or (0, np.zeros([side, side, 3], np.int64), np.zeros([3, 3], np.int64))
-        total += square
-        # Sums of products of levels are exact below 2^53. Not by BLAS, whose threads wait busily for those that decode:
-        # beside two of these an image's sums take 0.7 ms of processor time instead of 1.3 ms.
-        products += cv2.mulTransposed(square.reshape(-1, 3), aTa=True, dtype=cv2.CV_64F).astype(np.int64)
+        count, total, products = sums.get(side) or (0, np.zeros([side, side, 3]), np.zeros([3, 3], np.int64))
+        cv2.accumulate(square, total)  # whole numbers, exact below 2^53
+        products += _products(square)
         sums[side] = count + 1, total, products
         return sums
 
@@ -85,6 +83,19 @@ class PixelSums(beam.CombineFn):
             products += product / side ** 2 / count
         return {'mean_image': image.astype(np.float32), 'mean_rgb': rgb, 'covariance': products - np.outer(rgb, rgb),
                 'count': np.int64(count)}
+
+
+def _products(square: np.ndarray) -> np.ndarray:
+    """Return the sums of products of two colours over the pixels of uint8 [s, s, 3]: int64 [3, 3].
+
+    From sums of squares, because 2ab = a^2 + b^2 - (a - b)^2: 0.06 ms of a core for 256 x 256 pixels and for adding
+    them up, by a product of matrices 0.39 ms.
+    """
+    colours = cv2.split(square)
+    own = np.array([cv2.norm(colour, cv2.NORM_L2SQR) for colour in colours])
+    apart = np.array([[cv2.norm(one, other, cv2.NORM_L2SQR) for one in colours] for other in colours])
+    # A norm may be the square of a rounded root, so the nearest whole number is taken.
+    return np.rint((own[:, np.newaxis] + own - apart) / 2).astype(np.int64)
 
 
 class MergedSums(PixelSums):

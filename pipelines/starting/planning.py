@@ -30,7 +30,7 @@ class Rest(NamedTuple):
 
 
 REST = {'images': Rest(50, 5.0, 6.0, 0.05), 'pairs': Rest(60, 7.0, 8.0, 0.3),
-        'trees': Rest(60, 7.0, 200.0, 0.3), 'tryon': Rest(60, 20.0, 2.0, 0.5)}
+        'trees': Rest(60, 7.0, 20.0, 0.3), 'tryon': Rest(60, 20.0, 2.0, 0.5)}
 
 
 @dataclasses.dataclass(frozen=True)

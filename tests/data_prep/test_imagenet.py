@@ -562,6 +562,16 @@ def test_covariance_is_numpys_of_pictures_of_one_size():
         np.testing.assert_allclose(found['covariance'], np.cov(squares.reshape(-1, 3).T, bias=True), rtol=1e-9)
 
 
+@pytest.mark.parametrize('side', [1, 31, 256])
+def test_sums_of_products_are_exact(side):
+    noise = np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)
+    for square in (noise, np.full_like(noise, 255), np.zeros_like(noise)):
+        pixels = square.reshape(-1, 3).astype(np.int64)
+        _, total, products = shards.PixelSums().add_input({}, square)[side]
+        np.testing.assert_array_equal(products, pixels.T @ pixels)
+        np.testing.assert_array_equal(total, square)
+
+
 @pytest.fixture(scope='module')
 def prepared(tmp_path_factory):
     """A data set of 24 training pictures, of several sizes."""
