@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import sys
+from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
@@ -56,13 +57,32 @@ MODELS = {'Transformer base': ('wmt14_en_de_base', 'transformer_base_step'),
           'PReLU A': ('prelu_a_imagenet', 'model_a_step'),
           'VITON-HD ALIAS': ('viton_hd_alias', 'segmentation_step')}
 
-# Model, accelerator, replicas, scheme, what was published and its unit, and where.
-PUBLISHED: list[tuple[str, str, int, Scheme, float, str, str]] = [
-    ('Transformer base', 'P100', 8, 'data', 0.4, 's a step', 'Vaswani et al. 2017, 5.2'),
-    ('Transformer big', 'P100', 8, 'data', 1.0, 's a step', 'Vaswani et al. 2017, 5.2'),
-    ('VGG-D', 'Titan Black', 4, 'data', 3.75, 'times one', 'Simonyan & Zisserman 2015, 3.3'),
-    ('PReLU A', 'K40', 4, 'single', 3.8, 'times one', 'He et al. 2015, 3'),
-    ('PReLU A', 'K40', 8, 'single', 6.0, 'times one', 'He et al. 2015, 3')]
+class Published(NamedTuple):
+    """A published figure.
+
+    Attributes:
+      unit: `s a step`, or `times one`, the speed-up over one replica.
+      tokens: target tokens of a batch, where it is not the configuration's.
+    """
+    model: str
+    accelerator: str
+    replicas: int
+    scheme: Scheme
+    value: float
+    unit: str
+    where: str
+    tokens: int = 0
+
+
+# MLPerf's are 347.5 s for 1,637 steps and 151.2 s for 1,213, of the first run in either folder of results.
+PUBLISHED = [
+    Published('Transformer base', 'P100', 8, 'data', 0.4, 's a step', 'Vaswani et al. 2017, 5.2'),
+    Published('Transformer big', 'P100', 8, 'data', 1.0, 's a step', 'Vaswani et al. 2017, 5.2'),
+    Published('Transformer big', 'V100', 8, 'data', 0.2123, 's a step', 'MLPerf v0.7, NVIDIA DGX-1', 74_797),
+    Published('Transformer big', 'A100', 8, 'data', 0.1247, 's a step', 'MLPerf v0.7, NVIDIA DGX A100', 100_937),
+    Published('VGG-D', 'Titan Black', 4, 'data', 3.75, 'times one', 'Simonyan & Zisserman 2015, 3.3'),
+    Published('PReLU A', 'K40', 4, 'single', 3.8, 'times one', 'He et al. 2015, 3'),
+    Published('PReLU A', 'K40', 8, 'single', 6.0, 'times one', 'He et al. 2015, 3')]
 
 
 def work(name: str, share: float) -> Work:
@@ -108,15 +128,12 @@ def predictions(steps: dict[str, Work], machines: dict[str, Accelerator]) -> str
     return '\n'.join(rows)
 
 
-def beside_published(steps: dict[str, Work], machines: dict[str, Accelerator]) -> list[tuple]:
-    """(model, accelerator, replicas, scheme, unit, published, where, predicted without overlap)."""
-    found = []
-    for model, machine, n, scheme, value, unit, where in PUBLISHED:
-        step, on = steps[model], machines[machine]
-        ours = seconds(step, on, n, scheme)
-        found.append((model, machine, n, SCHEMES[scheme], unit, value, where,
-                      ours if unit == 's a step' else seconds(step, on, 1, scheme) / ours))
-    return found
+def predicted(figure: Published, step: Work, on: Accelerator) -> float:
+    """Return what the model says, without overlap, in the figure's unit."""
+    if figure.tokens:
+        step = step._replace(flops=step.flops * figure.tokens / (step.rows * LENGTH))
+    found = seconds(step, on, figure.replicas, figure.scheme)
+    return found if figure.unit == 's a step' else seconds(step, on, 1, figure.scheme) / found
 
 
 def exchange_table(steps: dict[str, Work]) -> str:
@@ -135,9 +152,10 @@ def markdown(steps: dict[str, Work]) -> str:
     machines = accelerators()
     published = ['| model | on | scheme | published | this model | its ratio to that | where |',
                  '|---|---|---|---:|---:|---:|---|']
-    for model, machine, n, scheme, unit, value, where, ours in beside_published(steps, machines):
-        published.append(f'| {model} | {n} {machine} | {scheme} | {value:g} {unit} | {ours:.2f} | {ours / value:.2f} | '
-                         f'{where} |')
+    for figure in PUBLISHED:
+        ours = predicted(figure, steps[figure.model], machines[figure.accelerator])
+        published.append(f'| {figure.model} | {figure.replicas} {figure.accelerator} | {SCHEMES[figure.scheme]} | '
+                         f'{figure.value:g} {figure.unit} | {ours:.3g} | {ours / figure.value:.2f} | {figure.where} |')
     counted = '\n'.join(f'- {model}: {step.flops:.3g} operations a step, {step.parameters:,} parameters, '
                         f'{step.share:.0%} of the ceiling.' for model, step in steps.items())
     sources = '\n'.join(f'- {name}: {on.source}.' for name, on in machines.items())

@@ -70,21 +70,25 @@ def test_efficiency_has_its_limits(steps):
 
 def test_published_figures_are_as_near_as_the_table_says(steps):
     """Times are of a model without memory, updates or small kernels, so too short; speed-ups need no such thing."""
-    found = cost_model.beside_published(steps, cost_model.accelerators())
-    ratios = {(model, n): ours / published for model, _, n, _, _, published, _, ours in found}
-    assert 0.4 < ratios[('Transformer base', 8)] < 1
-    assert 0.5 < ratios[('Transformer big', 8)] < 1
-    assert ratios[('VGG-D', 4)] == pytest.approx(1, abs=0.05)
-    assert ratios[('PReLU A', 4)] == pytest.approx(1, abs=0.05)
-    assert ratios[('PReLU A', 8)] == pytest.approx(1, abs=0.3)
-    speed = {n: ours for model, _, n, _, _, _, _, ours in found if model == 'PReLU A'}
+    machines = cost_model.accelerators()
+    found = {figure: cost_model.predicted(figure, steps[figure.model], machines[figure.accelerator])
+             for figure in cost_model.PUBLISHED}
+    ratios = {(each.model, each.accelerator, each.replicas): ours / each.value for each, ours in found.items()}
+    assert 0.4 < ratios[('Transformer base', 'P100', 8)] < 1
+    assert 0.5 < ratios[('Transformer big', 'P100', 8)] < 1
+    assert ratios[('Transformer big', 'V100', 8)] == pytest.approx(0.66, abs=0.05)
+    assert ratios[('Transformer big', 'A100', 8)] == pytest.approx(0.60, abs=0.05)
+    assert ratios[('VGG-D', 'Titan Black', 4)] == pytest.approx(1, abs=0.05)
+    assert ratios[('PReLU A', 'K40', 4)] == pytest.approx(1, abs=0.05)
+    assert ratios[('PReLU A', 'K40', 8)] == pytest.approx(1, abs=0.3)
+    speed = {each.replicas: ours for each, ours in found.items() if each.model == 'PReLU A'}
     assert speed[4] / 4 > speed[8] / 8  # the shape: 3.8 of 4, 6.0 of 8
 
 
 def test_every_accelerator_has_figures_and_their_source():
     for name, on in cost_model.accelerators().items():
         assert all(isinstance(value, float) for value in (on.peak, on.bandwidth)) and on.together > 1, name
-        assert len(on.source) > 40 and on.precision in ('float32', 'bfloat16')
+        assert len(on.source) > 40 and on.precision in ('float32', 'bfloat16', 'float16')
 
 
 def test_the_page_has_every_part_and_no_figure_for_a_batch_that_cannot_be_divided(steps):
