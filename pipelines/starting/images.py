@@ -15,6 +15,7 @@ import numpy as np
 from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
+from pipelines.starting import recipes
 from pipelines.starting.findings import (
     DRIFT,
     SPLIT_NAMES,
@@ -28,7 +29,8 @@ from pipelines.starting.findings import (
     spread,
 )
 
-LOOKED_AT = 2000  # most files decoded; of more, an even sample
+LOOKED_AT = 2000  # most files decoded; of more, an even sample, and a smaller one if it would take over half a minute
+FIRST, LEAST, LONGEST = 20, 200, 30  # files decoded to see how long each takes; least files; seconds of them all
 SMALL = 384  # images for the calibration
 FEWEST, FEWEST_OF_A_CLASS = 20, 8  # least images for training and testing
 MOST_DAMAGED = 0.2
@@ -58,6 +60,8 @@ def look(paths: list[str]) -> Findings:
     counts = collections.Counter(picture.label for picture in found['train'])
     _refuse_few(counts, lists['train'])
     some = spread(found['train'], LOOKED_AT)
+    if len(some) > LEAST:
+        some = spread(some, max(LEAST, int(LONGEST / _decode(spread(some, FIRST)).seconds)))
     say(f'decoding {len(some):,} of {len(found["train"]):,} images …')
     seen = _decode(some)
     damaged = sum(map(len, seen.reasons.values()))
@@ -81,6 +85,8 @@ def look(paths: list[str]) -> Findings:
         'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test'])),
         'drift': ({'top1_error': {'max_rise': max(0.01, an_image)}}, DRIFT)}
     side = int(np.median(seen.sides))
+    if side > recipes.STORED:
+        sections['data']['resize'] = recipes.STORED, 'shorter side of the stored images; no net here sees more'
     said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} per class.',
             f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, median {side:,}.',
             *_warnings(counts, seen, damaged, len(some))]
@@ -137,14 +143,14 @@ def _decode(pictures: list[readers.Picture]) -> _Look:
         digest = hashlib.blake2b(data, digest_size=16).digest()
         copies += digest in classes
         both += classes.setdefault(digest, picture.label) != picture.label
-        began = time.monotonic()
+        began = time.process_time()  # other work does not count
         try:
             head = codec.header(data, codec.MAX_PIXELS)
-            square = codec.load(data, head, square=True).square
+            square = codec.load(data, head, recipes.STORED, square=True).square
         except codec.Unreadable as error:
             reasons.setdefault(str(error), []).append(picture.found.name)
             continue
-        seconds += time.monotonic() - began
+        seconds += time.process_time() - began
         sides.append(min(head.height, head.width))
         assert square is not None
         grey += bool((np.ptp(square.astype(np.int16), axis=-1) <= 4).all())

@@ -18,8 +18,8 @@ class Rest(NamedTuple):
 
     Attributes:
       fixed: seconds of all stages without the steps: imports, Beam's start, export, TFMA, the fresh process, the push.
-      prepare: processor seconds that preparing the calibration's small data took there; `fixed` is scaled to this
-        machine by it.
+      prepare: processor seconds that preparing the calibration's small data took there, without those of reading its
+        examples; `fixed` is scaled to this machine by it.
       answer: time to predict a test example, over that of a training step for one example.
       memory: gigabytes that evaluation needs beyond the calibration's peak.
     """
@@ -29,8 +29,8 @@ class Rest(NamedTuple):
     memory: float
 
 
-REST = {'images': Rest(50, 5.0, 6.0, 0.05), 'pairs': Rest(60, 7.0, 8.0, 0.3),
-        'trees': Rest(60, 7.0, 20.0, 0.3), 'tryon': Rest(60, 20.0, 2.0, 0.5)}
+REST = {'images': Rest(50, 4.8, 6.0, 0.05), 'pairs': Rest(60, 5.0, 8.0, 0.3),
+        'trees': Rest(60, 4.0, 20.0, 0.3), 'tryon': Rest(60, 18.8, 2.0, 0.5)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +105,9 @@ def _worth_trying(found: Findings, kept: tuple[Candidate, Measured], ratio: floa
 
 def overhead(found: Findings, cost: Measured) -> calibration.Seconds:
     """Return the time of a run without its steps and validations."""
-    rest, machine = REST[found.kind], cost.prepare.cpu / REST[found.kind].prepare
-    more = sum(found.examples.values()) - found.small
-    alone = rest.fixed * machine + max(0, more) * found.facts.get('seconds', 0)
+    rest, each, total = REST[found.kind], found.facts.get('seconds', 0), sum(found.examples.values())
+    machine = max(0.1, cost.prepare.cpu - min(found.small, total) * each) / rest.prepare
+    alone = rest.fixed * machine + total * each
     return calibration.Seconds(*(
         alone + begin + found.examples['test'] * rest.answer * step / cost.per_step
         for step, begin in zip(cost.step, cost.begin)))

@@ -1,5 +1,6 @@
 """A first configuration for user data: what is found, refused and chosen, and that it loads."""
 import collections
+import dataclasses
 import io
 import pathlib
 
@@ -52,9 +53,10 @@ def lines(path, rows):
     return str(path)
 
 
-def cost(step, memory=1.0, per_step=32):
+def cost(step, memory=1.0, per_step=32, prepare=4.8):
     time = calibration.Seconds(step, 2 * step)
-    return calibration.Measured(calibration.Seconds(5, 5), calibration.Seconds(4, 4), time, time, per_step, 10, memory)
+    return calibration.Measured(calibration.Seconds(prepare, prepare), calibration.Seconds(4, 4), time, time, per_step,
+                                10, memory)
 
 
 def test_what_is_found_of_images(photos):
@@ -68,6 +70,15 @@ def test_what_is_found_of_images(photos):
     limit = found.sections['evaluate']['thresholds'][0]['top1_error']['max']
     assert limit == pytest.approx(18 / 43 - 1.645 * np.sqrt(18 / 43 * 25 / 43 / 8), abs=1e-3)
     assert found.sections['data']['max_dead_letters'][0] >= 2 / 43
+
+
+def test_fewer_files_are_decoded_where_that_takes_long(photos, monkeypatch, capsys):
+    monkeypatch.setattr(images, 'LEAST', 10)
+    images.look([str(photos)])
+    monkeypatch.setattr(images, 'LONGEST', 0)
+    images.look([str(photos)])
+    said = capsys.readouterr().err
+    assert 'decoding 43 of 43 images' in said and 'decoding 10 of 43 images' in said
 
 
 def test_folders_called_as_splits_are_splits(photos, tmp_path):
@@ -190,6 +201,21 @@ def test_the_largest_net_that_sees_the_data_often_enough_is_chosen(found):
     assert least <= plan.passes <= most + 30
     train = findings.values(plan.sections)['train']
     assert train['steps'] % 20 == 0 and train['validate_every'] * 10 == train['steps']
+
+
+def test_large_images_are_stored_reduced_and_take_time_to_read(tmp_path):
+    for n in range(20):
+        path = tmp_path / 'photos' / ('cat' if n < 10 else 'dog') / f'{n}.jpg'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(n).integers(0, 256, [600, 900, 3], np.uint8)).save(path)
+    found = images.look([str(tmp_path / 'photos')])
+    assert findings.values(found.sections)['data']['resize'] == recipes.STORED == 280
+    scales = [findings.values(each.sections)['input']['scales'] for each in recipes.candidates(found)]
+    assert max(map(max, scales)) == recipes.STORED
+    quick, slow = (dataclasses.replace(found, facts=found.facts | {'seconds': seconds}) for seconds in (0, 60))
+    usual = planning.REST['images'].prepare
+    assert planning.overhead(slow, cost(1.0, prepare=usual + 20 * 60)).cpu == pytest.approx(
+        planning.overhead(quick, cost(1.0, prepare=usual)).cpu + 20 * 60)
 
 
 def test_minutes_add_up(found):
