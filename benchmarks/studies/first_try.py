@@ -111,6 +111,22 @@ def digits(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
     return [str(folder)]
 
 
+def garments(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    """1,000 tops as the try-on demo draws them, laid flat, in a folder for each pattern."""
+    import numpy as np
+    from PIL import Image
+
+    from data_prep.people import sample_garments
+    frame = sample_garments.Frame((128, 96))
+    for number in range(1_000):
+        made = sample_garments.lay_flat(np.random.default_rng([1, number]), frame)
+        alpha = made.mask[..., np.newaxis]
+        pixels = np.rint(made.texture * alpha + 255 * (1 - alpha)).astype(np.uint8)
+        (folder / made.pattern).mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(folder / made.pattern / f'{number}.jpg', quality=92)
+    return [str(folder)]
+
+
 def pairs(language: str, count: int, both: bool = False) -> Callable:
     """Return the first captions of Multi30k, with its validation and test files if `both`."""
     def make(data: pathlib.Path, folder: pathlib.Path) -> list[str]:
@@ -169,6 +185,7 @@ def cells() -> dict[str, Cell]:
         'cifar10_2x100_of_200': Cell('images', CIFAR, images(CIFAR, 'train', 2, 200)),
         'tiny_imagenet_20': Cell('images', TINY, images(TINY, below, 20, 10_000)),
         'digits': Cell('images', '.', digits),
+        'garments': Cell('images', '.', garments),
         'sides_of_16': Cell('images', CIFAR, images(CIFAR, 'train', 2, 1_000, change=resized(16))),
         'sides_of_4000': Cell('images', TINY, images(TINY, below, 2, 100, change=resized(4_000))),
         'unbalanced_1_to_100': Cell('images', CIFAR, images(CIFAR, 'train', 2, 4_000, rare=20)),
