@@ -6,6 +6,7 @@ under the square is decoded, and resampled directly to the square's pixels. Resa
 wide in the coarser of the two images, so that reduced images are not aliased. Pixels are RGB levels, 0 to 255.
 """
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,8 @@ LONGEST = 8  # largest aspect ratio: a file of 1 x 20,000 pixels, enlarged, woul
 # The decoder's default, a coarser transform that is no faster here, makes photographs one level less red and 1.2 less
 # blue on average; this method equals Pillow's, pixel by pixel.
 _DCT = 'INTEGER_ACCURATE'
+
+RATIOS = 1, 2, 4, 8  # by which the decoder can reduce a JPEG
 
 # JPEG colours at half resolution are interpolated from neighbours, which are missing at a window's border.
 _MARGIN = 2
@@ -59,13 +62,14 @@ class View:
 
     Args:
       pixels: statistics of the training set.
-      crop, square, flip, colour, mean, standardise: see `data_prep.imagenet.Input`.
+      crop, square, flip, colour, mean, standardise, dct_scaling: see `data_prep.imagenet.Input`.
       scales: the least and largest S.
     """
 
     def __init__(self, pixels: Pixels, crop: int, scales: tuple[int, int], square: bool, flip: bool, colour: float,
-                 mean: Literal['pixel', 'rgb', 'none'], standardise: bool = False):
+                 mean: Literal['pixel', 'rgb', 'none'], standardise: bool = False, dct_scaling: bool = False):
         self.crop, self.scales, self.square, self.flip, self.mean = crop, scales, square, flip, mean
+        self.dct_scaling = dct_scaling
         self._colours = (colour * principal_colours(pixels.covariance)).astype(np.float32) if colour else None
         # With a border of one pixel, every position in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
@@ -93,14 +97,17 @@ class View:
         if self._colours is not None:
             alpha = tf.random.stateless_normal([3], tf.random.experimental.stateless_fold_in(seed, 1), alg='philox')
             less = _by_rows(tf.subtract, less, tf.linalg.matvec(self._colours, alpha))
-        image = self._centred(crop_jpeg(encoded, size, place.whole, place.offset, self.crop), less)
+        image = self._centred(self._crop(encoded, size, place), less)
         return tf.cond(place.mirrored, lambda: tf.reverse(image, [1]), lambda: image) if self.flip else image
 
     def central(self, encoded: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """Return the central crop at the scale of validation; see `training`; nothing is random."""
         place = self.middle(size)
         less = self._mean(place.whole, place.offset, tf.constant([self.crop, self.crop]))
-        return self._centred(crop_jpeg(encoded, size, place.whole, place.offset, self.crop), less)
+        return self._centred(self._crop(encoded, size, place), less)
+
+    def _crop(self, encoded: tf.Tensor, size: tf.Tensor, place: Place) -> tf.Tensor:
+        return crop_jpeg(encoded, size, place.whole, place.offset, self.crop, self.dct_scaling)
 
     def drawn(self, size: tf.Tensor, seed: tf.Tensor) -> Place:
         """Draw the location of the square for `training`."""
@@ -133,15 +140,27 @@ class View:
 
         The part is float32 [4]: its left, upper, right and lower end in fractions of width and height.
         """
-        pixels = decoded(encoded)
-        size = tf.shape(pixels)[:2]
-        whole = rescaled(size, scale)
+        pixels, whole = self._rescalable(encoded, scale)
         inside, space = self._space(whole)
         shown = tf.minimum(space, LONGEST * tf.reduce_min(whole))
         inside += (space - shown) // 2
-        image = self._centred(resampled(pixels, size, whole, inside, shown), self._mean(whole, inside, shown))
+        image = self._centred(resampled(pixels, tf.shape(pixels)[:2], whole, inside, shown),
+                              self._mean(whole, inside, shown))
         ends = tf.stack([inside, inside + shown]) / whole  # [2, 2], float64
         return image, tf.cast(tf.reshape(tf.reverse(ends, [1]), [4]), tf.float32)
+
+    def _rescalable(self, encoded: tf.Tensor, scale: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a file's pixels, and height and width of the image rescaled to `scale`."""
+        def all_pixels():
+            pixels = decoded(encoded)
+            return pixels, rescaled(tf.shape(pixels)[:2], scale)
+
+        def reduced():
+            size = tf.io.extract_jpeg_shape(encoded)[:2]
+            whole = rescaled(size, scale)
+            return tf.switch_case(halvings(size, whole), [functools.partial(
+                tf.io.decode_jpeg, encoded, channels=3, ratio=ratio, dct_method=_DCT) for ratio in RATIOS]), whole
+        return tf.cond(tf.io.is_jpeg(encoded), reduced, all_pixels) if self.dct_scaling else all_pixels()
 
     def _centred(self, image: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
         """Subtract a mean, [h, w, 3] or [3], from levels [h, w, 3]; optionally divide by the standard deviation."""
@@ -287,7 +306,14 @@ def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
     return matrix(0, 1), matrix(1, 3)
 
 
-def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int) -> tf.Tensor:
+def halvings(size: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
+    """Return how often an image of `size` can be halved, three times at most, and stay as large as `whole`."""
+    enough = tf.reduce_all(size >= whole * tf.constant(RATIOS[1:])[:, tf.newaxis], 1)
+    return tf.reduce_sum(tf.cast(enough, tf.int32))
+
+
+def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int,
+              dct_scaling: bool = False) -> tf.Tensor:
     """Decode, rescale and crop a JPEG file, with no more work than the crop needs.
 
     Args:
@@ -295,16 +321,22 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
       size: int32 [2], its height and width.
       whole: int32 [2], those of the rescaled image.
       offset: int32 [2], top and left of the crop in that.
+      dct_scaling: whether the decoder reduces the image first, if that leaves enough.
 
     Returns:
       float32 [crop, crop, 3].
     """
+    times = halvings(size, whole) if dct_scaling else 0
+    if dct_scaling:
+        size = -(-size // tf.bitwise.left_shift(1, times))  # rounded up, as the decoder does
     a_pixel = tf.cast(size, tf.float64) / tf.cast(whole, tf.float64)
     reach = tf.maximum(a_pixel, 1) + _MARGIN
     first, last = (tf.cast(at, tf.float64) * a_pixel for at in (offset, offset + crop))
     start = tf.maximum(tf.cast(first - reach, tf.int32), 0)
     stop = tf.minimum(tf.cast(last + reach, tf.int32) + 1, size)
-    pixels = tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3, dct_method=_DCT)
+    decode = [functools.partial(tf.io.decode_and_crop_jpeg, encoded, tf.concat([start, stop - start], 0), channels=3,
+                                ratio=ratio, dct_method=_DCT) for ratio in RATIOS]
+    pixels = tf.switch_case(times, decode) if dct_scaling else decode[0]()
     return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
 
 

@@ -38,8 +38,8 @@ def flat_pixels(mean=0.0, covariance=None):
     return Pixels(np.full((256, 256, 3), mean), np.full(3, mean), np.eye(3) if covariance is None else covariance)
 
 
-def view(pixels=None, crop=24, scales=(32, 40), square=False, flip=False, colour=0.0, mean='none'):
-    return View(pixels or flat_pixels(), crop, scales, square, flip, colour, mean)
+def view(pixels=None, crop=24, scales=(32, 40), square=False, flip=False, colour=0.0, mean='none', dct_scaling=False):
+    return View(pixels or flat_pixels(), crop, scales, square, flip, colour, mean, dct_scaling=dct_scaling)
 
 
 def triangle(pixels, whole):
@@ -70,6 +70,32 @@ def test_a_crop_is_what_rescaling_all_of_the_picture_and_cropping_gives(name, mo
             got, (y, x) = crop(*what), offset
             np.testing.assert_allclose(got, expected[y:y + 64, x:x + 64], atol=0.05)
             np.testing.assert_array_equal(got, augmentation.crop_jpeg(*what))
+
+
+@pytest.mark.parametrize('size, whole, times', [
+    ((375, 500), (256, 341), 0), ((512, 682), (256, 341), 1), ((511, 682), (256, 341), 0), ((30, 30), (60, 60), 0),
+    ((1024, 1366), (256, 341), 2), ((4000, 3000), (300, 225), 3), ((90, 90), (1, 1), 3)])
+def test_a_file_is_halved_while_enough_is_left(size, whole, times):
+    assert augmentation.halvings(tf.constant(size), tf.constant(whole)) == times
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_scaled_decoding_shows_the_same_crop_from_pixels_pillow_decodes_alike(name):
+    """Pillow's draft mode is the same transform; where nothing can be halved, not a bit differs."""
+    height, width, options = FILES[name]
+    encoded = tf.constant(jpeg(height, width, **options))
+    size, crop = size_of(encoded), tf.function(augmentation.crop_jpeg, autograph=False)
+    for scale in (20, 100, 300):
+        whole = augmentation.rescaled(size, scale)
+        times = int(augmentation.halvings(size, whole))
+        image = Image.open(io.BytesIO(encoded.numpy()))
+        image.draft('RGB', [side // 2 ** times for side in (width, height)])  # the least it may be
+        expected = triangle(np.asarray(image.convert('RGB'), np.float64), whole.numpy())
+        y, x = (whole.numpy() - 16) // 2
+        found = crop(encoded, size, whole, tf.constant([y, x]), 16, True)
+        np.testing.assert_allclose(found, expected[y:y + 16, x:x + 16], atol=0.05)
+        if not times:
+            np.testing.assert_array_equal(found, crop(encoded, size, whole, tf.constant([y, x]), 16))
 
 
 @pytest.mark.parametrize('size, scale, expected', [
@@ -219,13 +245,14 @@ def test_axes_do_not_depend_on_the_sign_they_come_out_with():
 
 
 @pytest.mark.parametrize('square', [False, True])
+@pytest.mark.parametrize('dct_scaling', [False, True])
 @pytest.mark.parametrize('name', ['photograph', 'small', 'tiny'])
-def test_a_served_picture_is_what_crops_were_taken_from(name, square):
+def test_a_served_picture_is_what_crops_were_taken_from(name, dct_scaling, square):
     height, width, options = FILES[name]
     encoded = tf.constant(jpeg(height, width, **options))
     draw = np.random.default_rng(0)
     pixels = Pixels(np.asarray(triangle(draw.uniform(0, 255, (4, 4, 3)), (256, 256))), np.zeros(3), np.eye(3))
-    shown = view(pixels, 40, (64, 64), square, mean='pixel')
+    shown = view(pixels, 40, (64, 64), square, mean='pixel', dct_scaling=dct_scaling)
     whole = tf.function(shown.picture, autograph=False)(encoded, 64).numpy()
     assert whole.shape[:2] == ((64, 64) if square else tuple(augmentation.rescaled(size_of(encoded), 64).numpy()))
     y, x = (np.array(whole.shape[:2]) - 40) // 2
@@ -233,7 +260,8 @@ def test_a_served_picture_is_what_crops_were_taken_from(name, square):
     np.testing.assert_array_equal(whole, shown.picture(encoded, 64))
 
 
-def test_pictures_of_every_kind_are_served():
+@pytest.mark.parametrize('dct_scaling', [False, True])
+def test_pictures_of_every_kind_are_served(dct_scaling):
     pixels = (np.arange(48 * 64 * 3).reshape(48, 64, 3) % 251).astype(np.uint8)
     for mode in ('L', 'LA', 'RGB', 'RGBA', 'P', 'I;16'):
         image = Image.fromarray(pixels).convert('L' if mode == 'I;16' else mode)
@@ -242,7 +270,8 @@ def test_pictures_of_every_kind_are_served():
         image.save(file, 'PNG')
         expected = triangle(np.asarray(image.convert('RGB') if mode != 'I;16' else Image.fromarray(pixels).convert(
             'L').convert('RGB'), np.float64), (30, 40))
-        np.testing.assert_allclose(view().picture(tf.constant(file.getvalue()), 30), expected, atol=0.05)
+        np.testing.assert_allclose(view(dct_scaling=dct_scaling).picture(tf.constant(file.getvalue()), 30), expected,
+                                   atol=0.05)
 
 
 RESAMPLED = {'enlarged': ((13, 20), (40, 61)), 'reduced': ((375, 500), (256, 341)),
