@@ -22,7 +22,7 @@ LONGEST = 8  # largest aspect ratio: a file of 1 x 20,000 pixels, enlarged, woul
 # blue on average; this method equals Pillow's, pixel by pixel.
 _DCT = 'INTEGER_ACCURATE'
 
-RATIOS = 1, 2, 4, 8  # by which the decoder can reduce a JPEG
+_RATIOS = 1, 2, 4, 8  # by which the decoder can reduce a JPEG
 
 # JPEG colours at half resolution are interpolated from neighbours, which are missing at a window's border.
 _MARGIN = 2
@@ -158,8 +158,7 @@ class View:
         def reduced():
             size = tf.io.extract_jpeg_shape(encoded)[:2]
             whole = rescaled(size, scale)
-            return tf.switch_case(halvings(size, whole), [functools.partial(
-                tf.io.decode_jpeg, encoded, channels=3, ratio=ratio, dct_method=_DCT) for ratio in RATIOS]), whole
+            return _halved(functools.partial(decoded, encoded), halvings(size, whole)), whole
         return tf.cond(tf.io.is_jpeg(encoded), reduced, all_pixels) if self.dct_scaling else all_pixels()
 
     def _centred(self, image: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
@@ -206,9 +205,13 @@ def _up_to(u: tf.Tensor, largest: tf.Tensor | int) -> tf.Tensor:
     return tf.cast(u * tf.cast(largest + 1, tf.float32), tf.int32)
 
 
-def decoded(encoded: tf.Tensor) -> tf.Tensor:
-    """Decode a JPEG or PNG file, grey or colour, to uint8 [h, w, 3]; transparency is dropped."""
-    return tf.io.decode_jpeg(encoded, channels=3, dct_method=_DCT)  # reads PNG as well
+def decoded(encoded: tf.Tensor, ratio: int = 1) -> tf.Tensor:
+    """Decode a JPEG or PNG file, grey or colour, to uint8 [h, w, 3]; transparency is dropped.
+
+    Args:
+      ratio: 1, 2, 4 or 8, by which the sides of a JPEG are divided, rounded up.
+    """
+    return tf.io.decode_jpeg(encoded, channels=3, ratio=ratio, dct_method=_DCT)  # reads PNG as well
 
 
 def in_square(boxes: tf.Tensor, place: Place, crop: int, inside: float) -> tf.Tensor:
@@ -308,8 +311,13 @@ def _weights(given: tf.Tensor, wanted: tf.Tensor, ratio: tf.Tensor,
 
 def halvings(size: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
     """Return how often an image of `size` can be halved, three times at most, and stay as large as `whole`."""
-    enough = tf.reduce_all(size >= whole * tf.constant(RATIOS[1:])[:, tf.newaxis], 1)
+    enough = tf.reduce_all(size >= whole * tf.constant(_RATIOS[1:])[:, tf.newaxis], 1)
     return tf.reduce_sum(tf.cast(enough, tf.int32))
+
+
+def _halved(decode: Callable[[int], tf.Tensor], times: tf.Tensor) -> tf.Tensor:
+    """Return what `decode` returns for the ratio 2^times; a ratio must be known when the graph is built."""
+    return tf.switch_case(times, [functools.partial(decode, ratio) for ratio in _RATIOS])
 
 
 def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.Tensor, crop: int,
@@ -326,17 +334,19 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
     Returns:
       float32 [crop, crop, 3].
     """
-    times = halvings(size, whole) if dct_scaling else 0
     if dct_scaling:
+        times = halvings(size, whole)
         size = -(-size // tf.bitwise.left_shift(1, times))  # rounded up, as the decoder does
     a_pixel = tf.cast(size, tf.float64) / tf.cast(whole, tf.float64)
     reach = tf.maximum(a_pixel, 1) + _MARGIN
     first, last = (tf.cast(at, tf.float64) * a_pixel for at in (offset, offset + crop))
     start = tf.maximum(tf.cast(first - reach, tf.int32), 0)
     stop = tf.minimum(tf.cast(last + reach, tf.int32) + 1, size)
-    decode = [functools.partial(tf.io.decode_and_crop_jpeg, encoded, tf.concat([start, stop - start], 0), channels=3,
-                                ratio=ratio, dct_method=_DCT) for ratio in RATIOS]
-    pixels = tf.switch_case(times, decode) if dct_scaling else decode[0]()
+
+    def decode(ratio=1):
+        return tf.io.decode_and_crop_jpeg(encoded, tf.concat([start, stop - start], 0), channels=3, ratio=ratio,
+                                          dct_method=_DCT)
+    pixels = _halved(decode, times) if dct_scaling else decode()
     return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
 
 

@@ -316,6 +316,11 @@ class Garment(NamedTuple):
     mask: np.ndarray     # [height, width], the fraction of each pixel that is the top
     pattern: str         # one of `PATTERNS`
 
+    @property
+    def picture(self) -> np.ndarray:
+        """Return the top on a white ground, uint8 [height, width, 3]."""
+        return (255 + (self.texture - 255) * self.mask[..., None]).round().astype(np.uint8)
+
 
 def lay_flat(draw: Draw, frame: Frame) -> Garment:
     """Draw a random top, laid flat; the draws do not depend on the image's size."""

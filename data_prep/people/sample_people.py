@@ -167,9 +167,8 @@ def make_person(seed: int, number: int, size: tuple[int, int]) -> Person:
     canvas.light[top] *= 1 + cv2.resize(folds, size[::-1], interpolation=cv2.INTER_CUBIC)[top]
     canvas.flow[~top] = np.nan
     image = np.clip(canvas.colour * canvas.light[..., None], 0, 255)
-    cloth = 255 + (garment.texture - 255) * garment.mask[..., None]
     return Person(image.round().astype(np.uint8), canvas.parse, _points(canvas, draw, body, face),
-                  cloth.round().astype(np.uint8), np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light,
+                  garment.picture, np.uint8(255) * (garment.mask >= .5), canvas.flow, canvas.light,
                   garment.pattern, body.poses)
 
 

@@ -118,7 +118,7 @@ def test_boxes_that_make_no_sense_are_an_error_of_one_kind(text):
 
 
 def test_a_tar_in_an_object_store_that_ends_too_early_is_named(tmp_path, monkeypatch):
-    """Those files raise an error of their own where one reads or seeks behind the end."""
+    """Read a file that raises an error of its own where one reads or seeks behind the end."""
     path = tmp_path / 'a.tar'
     monkeypatch.setattr(readers, 'open_file', lambda path: tf.io.gfile.GFile(path, 'rb'))
     [source] = readers.sources('train', str(tmp_path), ['a.tar'])
@@ -493,7 +493,7 @@ def test_input_settings_that_cannot_be(values, message):
 
 
 def test_files_tell_what_was_added(config, tmp_path):
-    """What `prepare` is skipped by: the archives, and folders with their class folders, whose times change."""
+    """List what `prepare` is skipped by: the archives, and folders with their class folders, whose times change."""
     (tmp_path / 'a.tgz').write_bytes(b'')
     found = config(train=['train', 'a.tgz/x'], boxes=['held'], labels='l.txt', words='a.tgz/w.txt').files('train')
     assert found == [str(tmp_path / name) for name in (
@@ -676,7 +676,7 @@ def test_digits_come_in_imagenets_own_layout(tmp_path):
 
 
 def test_the_graph_is_built_without_looking_at_files(config):
-    """As for Dataflow: of names that only workers can read, all of it pickled."""
+    """Build as for Dataflow: of names that only workers can read, all of it pickled."""
     pipeline = beam.Pipeline()
     image_job.build(pipeline, config(folder='gs://none/raw', train=['a.tar', 'b'], test_labels='l.txt',
                                         synsets='s.mat', boxes=['c.tgz']), 'gs://none/out')

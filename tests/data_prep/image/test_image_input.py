@@ -30,7 +30,7 @@ def size_of(encoded):
 
 
 def levels(encoded):
-    """As Pillow decodes it, which shares no code with TensorFlow."""
+    """Decode with Pillow, which shares no code with TensorFlow."""
     return tf.constant(np.asarray(Image.open(io.BytesIO(encoded.numpy())).convert('RGB')))
 
 
