@@ -13,6 +13,7 @@ from tensorflow import keras
 
 from keras_models.core import initializers
 from keras_models.core.layers import dense_cost, even
+from keras_models.core.losses import row_means
 from keras_models.viton import geometry
 from keras_models.viton.layers import EPSILON, Cost, check_size, convolution_cost
 
@@ -22,6 +23,7 @@ REGRESSION = ((4, 2, 512), (4, 2, 256), (3, 1, 128), (3, 1, 64))
 PERSON = {'parse_cloth': 1, 'pose': 3, 'agnostic': 3}  # the first extractor's inputs, in the order of their channels
 CLOTH = {'cloth': 3}
 SMALLEST = 32
+SQUARES = (1, 4, 16)  # sides of `mask_loss`, in pixels
 
 # Where the authors' code differs from the paper.
 PRESETS: dict[str, dict] = {
@@ -52,6 +54,7 @@ class Config:
     pixels: Literal['centres', 'corners'] = 'centres'
     synchronized: bool = False
     lambda_const: float = 0.04
+    lambda_mask: float = 0.0  # weight of the difference of the warped mask and the true garment; the paper has none
     learning_rate: float = 2e-4  # learning rate of Adam
     decay_updates: int = 0  # updates in which the rate falls to zero, along half a cosine; 0: it is constant
     beta_1: float = 0.5  # beta_1 of Adam
@@ -86,6 +89,16 @@ def second_order(theta, spline: geometry.Spline):
         slopes = one[:, 1] * other[:, 0] - other[:, 1] * one[:, 0]
         return tf.abs(lengths[0] - lengths[1]) + tf.abs(slopes)
     return tf.reduce_sum(unlike(d0, d1) + unlike(d2, d3), [1, 2])
+
+
+def mask_loss(warped, worn):
+    """Return the mean absolute difference of two masks [B, H, W, 1], each of them averaged over squares: [B].
+
+    A pixel's difference only says where edges are a pixel apart. Squares of 4 and 16 pixels see them from further away.
+    """
+    def apart(side):
+        return row_means(tf.abs(tf.nn.avg_pool2d(warped - worn, side, side, 'SAME')))
+    return tf.add_n([apart(side) for side in SQUARES]) / len(SQUARES)
 
 
 class Step(NamedTuple):

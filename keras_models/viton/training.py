@@ -77,6 +77,9 @@ def notes(config: Config) -> list[str]:
     """Return notes on the losses for readers of a run's report."""
     said = [f'{name} was trained without a discriminator (model.{name}.lambda_cGAN)'
             for name in config.trainable_networks if getattr(part(config, name), 'lambda_cGAN', 1) == 0]
+    if 'geometric_matching' in config.trainable_networks and (weight := part(config, 'geometric_matching').lambda_mask):
+        said.append(f'{weight:g} times the difference of the warped mask to the true garment\'s was added to eq. (11) '
+                    '(model.geometric_matching.lambda_mask)')
     if 'alias' not in config.trainable_networks:
         return said
     own = part(config, 'alias')
@@ -147,14 +150,20 @@ def _segmentation(nets, batch, S, seed, training, config):
 
 
 def _geometric_matching(batch, S, cloth, theta, config):
-    """Return L_warp = |I_c - W(c, theta)| + lambda_const L_const (eq. 11)."""
+    """Return L_warp = |I_c - W(c, theta)| + lambda_const L_const (eq. 11), and `mask_loss` if it has a weight."""
     own = part(config, 'geometric_matching')
     spline = geometric_matching.spline(own)
-    W = geometry.sample(cloth, spline.grid(theta, *own.size))
+    grid = spline.grid(theta, *own.size)
+    W = geometry.sample(cloth, grid)
     worn = S[..., UPPER:UPPER + 1]
     I_c = resizing.nearest(batch['image'] * worn + (1 - worn), *own.size)  # on white, like photographs of garments
     L_1, L_const = row_means(tf.abs(I_c - W)), geometric_matching.second_order(theta, spline)
-    return ({'geometric_matching': L_1 + own.lambda_const * L_const}, {'L_warp': L_1, 'L_const': L_const})
+    loss, parts = L_1 + own.lambda_const * L_const, {'L_warp': L_1, 'L_const': L_const}
+    if own.lambda_mask:
+        mask = geometry.sample(resizing.nearest(batch['cloth_mask'], *own.size), grid)
+        parts['L_mask'] = geometric_matching.mask_loss(mask, resizing.nearest(worn, *own.size))
+        loss += own.lambda_mask * parts['L_mask']
+    return {'geometric_matching': loss}, parts
 
 
 def _alias(nets, batch, S, theta, seed, training, config):

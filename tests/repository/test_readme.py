@@ -134,6 +134,7 @@ ELSEWHERE = {  # command -> the test that runs it
         'test_tryon_pipeline.py, at a small size',
     'python -m pipelines.predict --config viton_hd --set data.folder=DIR DIR/test_pairs.txt':
         'test_tryon_pipeline.py: test_predict_writes_a_picture_a_pair_a_table_and_a_sheet',
+    'python -m pipelines.predict --config demo_tryon runs/demo_tryon/prepare/1/examples/raw/test_pairs.txt': 'the same',
     'python -m pipelines.fetch blazepose': 'conftest.py: blazepose, for the slow tests of photographs',
     'python -m pipelines.photos --person me.jpg --garment shirt.jpg --parser parsing_lip.onnx --out mine':
         'test_photo_folder.py: test_photographs_of_drawn_people_become_a_try_on, with the parser of the tests',

@@ -138,6 +138,40 @@ def test_gradients_are_finite_where_nothing_is_moved_and_where_points_meet():
     assert np.isfinite(tape.gradient(loss, theta)).all()
 
 
+# ---- the loss of the garment's mask
+
+def square(left: int, side: int = 8) -> np.ndarray:
+    """A mask of 32 x 32 with a square in its upper half."""
+    mask = np.zeros([1, 32, 32, 1], np.float32)
+    mask[:, 4:4 + side, left:left + side] = 1
+    return mask
+
+
+def test_masks_are_apart_by_pixels_and_by_squares_of_4_and_16():
+    """One moved by two pixels: two columns of 8 pixels on either side, half a square of 4 in each of their two rows."""
+    assert geometric_matching.mask_loss(square(4), square(4)) == 0
+    pixels, squares = 2 * 2 * 8 / 32 ** 2, 2 * 2 * 0.5 / 8 ** 2
+    np.testing.assert_allclose(geometric_matching.mask_loss(square(6), square(4)), (pixels + squares + 0) / 3)
+    # In the next square of 16 columns, and two further: pixels and squares of 4 do not say which is nearer.
+    one, other = (float(geometric_matching.mask_loss(square(left), square(4))) for left in (12, 20))
+    assert other - one == pytest.approx(((2 - 2 * 0.5) * 64 / 16 ** 2 / 4) / 3)
+
+
+def test_a_spline_fits_a_garment_to_a_person_by_its_mask_alone(eager):
+    """A square of twice the side, elsewhere: without a network, by gradients of theta."""
+    spline, theta = geometry.Spline(), tf.Variable(np.zeros([1, 2, 5, 5], np.float32))
+    cloth, worn, adam = square(8), square(10, 16), tf.keras.optimizers.Adam(0.02)
+
+    def warped():
+        return geometry.sample(cloth, spline.grid(theta, 32, 32))
+    for _ in range(150):
+        with tf.GradientTape() as tape:
+            loss = geometric_matching.mask_loss(warped(), worn) + 0.001 * geometric_matching.second_order(theta, spline)
+        adam.apply_gradients([(tape.gradient(loss, theta), theta)])
+    found = warped().numpy()
+    assert np.minimum(found, worn).sum() / np.maximum(found, worn).sum() > 0.9
+
+
 # ---- the losses together, and in the trainer
 
 def test_losses_are_sums_of_their_parts_by_the_papers_weights(whole, eager):
@@ -147,6 +181,15 @@ def test_losses_are_sums_of_their_parts_by_the_papers_weights(whole, eager):
     assert losses['segmentation'] == pytest.approx(parts['L_cGAN/segmentation'] + 10 * parts['L_CE'], rel=1e-5)
     assert losses['geometric_matching'] == pytest.approx(parts['L_warp'] + 0.04 * parts['L_const'], rel=1e-5)
     assert losses['alias'] == pytest.approx(parts['L_cGAN/alias'] + 10 * parts['L_FM'], rel=1e-5)
+
+
+def test_the_mask_is_part_of_the_loss_if_it_has_a_weight(whole, eager):
+    model = dataclasses.replace(whole.config.model, trainable_networks=['geometric_matching'], geometric_matching={
+        **whole.config.model.geometric_matching, 'lambda_mask': 2.0, 'lambda_const': 0.01})
+    losses, parts = (values(found) for found in try_on.loss_fn(whole.nets, batch_of(whole), SEED, False, model))
+    assert parts['L_mask'] > 0 and losses == pytest.approx(
+        {'geometric_matching': parts['L_warp'] + 0.01 * parts['L_const'] + 2 * parts['L_mask']}, rel=1e-5)
+    assert any('lambda_mask' in note for note in try_on.notes(model))
 
 
 def test_rows_that_fill_up_a_batch_count_nothing(whole, eager):
