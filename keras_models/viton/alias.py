@@ -42,6 +42,8 @@ PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'last_classes': 7, 'noise': True, 'spectral_norm': 'blocks', 'epsilon_of': 'picture', 'slope': 0.2,
                  'shortcut_relu': False, 'output_relu': True},
+    'own_data': {'injected': 16, 'initial_gain': 1.0, 'lambda_cGAN': 0.0, 'lambda_percept': 0.0, 'lambda_L1': 50.0,
+                 'learning_rate': 2e-3, 'decay_updates': None, 'beta_1': 0.9, 'beta_2': 0.999},
 }
 
 
@@ -62,7 +64,8 @@ class Config:
     the other losses alone. `feature_weights`: of the five layers of eq. (16), which has none; SPADE's are 1/32, 1/16,
     1/8, 1/4 and 1.
     """
-    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
+    # the paper's settings, those of the published code, or those for small data sets
+    preset: Literal['paper', 'official', 'own_data'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [1024, 768])
     width: float = 1.0
     injected: int = 0  # channels of the inputs before each ResBlk but the first; 0: the paper's 16, times width
@@ -82,7 +85,8 @@ class Config:
     lambda_L1: float = 0.0
     learning_rate: float = 1e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
-    decay_updates: int = 0  # updates in which both rates fall to zero, along half a cosine; 0: they are constant
+    # updates in which both rates fall to zero, along half a cosine; 0: they are constant; empty: train.steps
+    decay_updates: int | None = 0
     beta_1: float = 0.0  # beta_1 of both Adam optimizers
     beta_2: float = 0.9  # beta_2 of both Adam optimizers
 

@@ -19,7 +19,7 @@ UPPER = 3  # class of S
 # Classes in each of `alias.GROUPS`.
 GROUPED = ((0,), (2, 4, 7, 8, 9, 10, 11), (3,), (1,), (5,), (6,), (12,))
 # Presets of the chain, beside those of the networks.
-PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}}
+PRESETS: dict[str, dict] = {'paper': {}, 'official': {'levels': 'truncated'}, 'own_data': {}}
 # Display colours of CLASSES.
 COLOURS = np.array([(40, 40, 40), (120, 70, 20), (235, 190, 150), (60, 140, 220), (70, 70, 150), (250, 150, 110),
                     (250, 110, 150), (120, 190, 110), (70, 150, 90), (200, 200, 60), (160, 160, 40), (150, 90, 190),
@@ -38,13 +38,15 @@ class Config:
     VGG-19, or a run of it, for the perceptual loss. `levels`: how outputs become whole levels: rounded or, as the
     authors save theirs, truncated.
     """
-    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
+    # the paper's settings, those of the published code, or those for small data sets
+    preset: Literal['paper', 'official', 'own_data'] = 'paper'
     size: list[int] | None = None
     low: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     segmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
     geometric_matching: dict[str, Any] = dataclasses.field(default_factory=dict)
     alias: dict[str, Any] = dataclasses.field(default_factory=dict)
     trainable_networks: list[str] = dataclasses.field(default_factory=lambda: [*PARTS])
+    steps: int | None = None  # updates in which rates fall whose `decay_updates` is empty; empty: train.steps
     features: str = ''
     levels: Literal['rounded', 'truncated'] = 'rounded'
 
@@ -57,8 +59,8 @@ class Config:
 
 def preset_values(config: Config) -> dict[str, dict[str, Any]]:
     """Return the keys in which presets differ, such as `alias.noise`: key -> value in each preset and in `config`."""
-    found = {preset: _values(Config(**{**own, 'preset': preset, 'low': config.low, 'size': config.size}))
-             for preset, own in PRESETS.items()}
+    shared = {'low': config.low, 'size': config.size, 'steps': config.steps}
+    found = {preset: _values(Config(**{**own, **shared, 'preset': preset})) for preset, own in PRESETS.items()}
     found['this run'] = _values(config)
     return {name: {key: values[key] for key in _changed()} for name, values in found.items()}
 
@@ -84,6 +86,8 @@ def part(config: Config, name: str) -> Any:
     if unknown := {*own} - known:
         raise ValueError(f'{name}.{min(unknown)}: there is no such key; known keys: {", ".join(sorted(known))}')
     values = {**module.PRESETS[config.preset], **own, 'preset': config.preset}
+    if values.get('decay_updates', 0) is None:
+        values['decay_updates'] = config.steps or 0
     size = config.size if name == 'alias' else config.low
     return module.Config(**values, **({'size': size} if size else {}))
 

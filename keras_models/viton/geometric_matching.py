@@ -29,6 +29,7 @@ SQUARES = (1, 4, 16)  # sides of `mask_loss`, in pixels
 PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'order': 'relu_norm', 'extent': 0.9, 'control_points': 'columns', 'pixels': 'corners'},
+    'own_data': {'lambda_const': 0.01, 'lambda_mask': 5.0, 'learning_rate': 1e-3, 'decay_updates': None},
 }
 
 
@@ -43,7 +44,8 @@ class Config:
     `Spline`'s. `synchronized`: batch normalisation over all replicas, which XLA cannot compile. Keys from
     `lambda_const` on are for training (appendix A.3).
     """
-    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
+    # the paper's settings, those of the published code, or those for small data sets
+    preset: Literal['paper', 'official', 'own_data'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     width: float = 1.0
     order: Literal['norm_relu', 'relu_norm'] = 'norm_relu'
@@ -56,7 +58,8 @@ class Config:
     lambda_const: float = 0.04
     lambda_mask: float = 0.0  # weight of the difference of the warped mask and the true garment; the paper has none
     learning_rate: float = 2e-4  # learning rate of Adam
-    decay_updates: int = 0  # updates in which the rate falls to zero, along half a cosine; 0: it is constant
+    # updates in which the rate falls to zero, along half a cosine; 0: it is constant; empty: train.steps
+    decay_updates: int | None = 0
     beta_1: float = 0.5  # beta_1 of Adam
     beta_2: float = 0.999  # beta_2 of Adam
 

@@ -23,6 +23,7 @@ PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'inputs': ['cloth_mask', 'cloth', 'agnostic_parse', 'pose', 'noise'], 'convolve_upsampled': True,
                  'dropout': 0.5, 'output': 'sigmoid'},
+    'own_data': {'initial_gain': 1.0, 'lambda_cGAN': 0.0, 'learning_rate': 1e-3, 'decay_updates': None},
 }
 
 
@@ -36,7 +37,8 @@ class Config:
     upsampling. `dropout`: of the activations of the two deepest ConvBlks. `output`: function that gives probabilities.
     Keys from `lambda_CE` on are for training (appendix A.3).
     """
-    preset: Literal['paper', 'official'] = 'paper'  # the paper's settings, or those of the published code
+    # the paper's settings, those of the published code, or those for small data sets
+    preset: Literal['paper', 'official', 'own_data'] = 'paper'
     size: list[int] = dataclasses.field(default_factory=lambda: [256, 192])
     width: float = 1.0
     inputs: list[str] = dataclasses.field(default_factory=lambda: ['agnostic_parse', 'pose', 'cloth'])
@@ -48,7 +50,8 @@ class Config:
     lambda_CE: float = 10.0  # weight of the cross-entropy
     learning_rate: float = 4e-4  # learning rate of the generator
     discriminator_rate: float = 4e-4  # learning rate of the discriminators
-    decay_updates: int = 0  # updates in which both rates fall to zero, along half a cosine; 0: they are constant
+    # updates in which both rates fall to zero, along half a cosine; 0: they are constant; empty: train.steps
+    decay_updates: int | None = 0
     beta_1: float = 0.5  # beta_1 of both Adam optimizers
     beta_2: float = 0.999  # beta_2 of both Adam optimizers
 

@@ -213,9 +213,9 @@ def _try_on(found: Findings) -> Iterator[Candidate]:
                 'input': {'rows': (4, 'people per batch'), 'size': (size, 'height and width'),
                           'flip': (True, 'mirrors half of the people')},
                 'model': {'module': ('keras_models.viton.try_on', ''),
+                          'preset': ('own_data', 'rates fall with the run, warped masks are learned, and L1 replaces '
+                                     'the discriminators; or paper'),
                           'low': ([side // 2 for side in size], 'size of predicted parses and warped garments'),
-                          'segmentation': ({'width': share, 'learning_rate': 1e-3}, ''),
-                          'geometric_matching': ({'width': min(1.0, 2 * share), 'learning_rate': 3e-4}, ''),
-                          'alias': ({'width': share, 'learning_rate': 1e-3, 'beta_1': 0.5, 'beta_2': 0.999,
-                                     'lambda_L1': 50, 'lambda_percept': 0},
-                                    'L1 instead of the perceptual loss, which needs published weights')}}, 4)
+                          'segmentation': ({'width': share}, "share of the paper's channels"),
+                          'geometric_matching': ({'width': min(1.0, 2 * share)}, ''),
+                          'alias': ({'width': share}, '')}}, 4)

@@ -14,6 +14,7 @@ from data_prep import tryon
 from data_prep.core import records
 from data_prep.people import pairs_files, sample_people
 from keras_models.viton import chain, geometric_matching, serving, try_on
+from pipelines.core import config as configs
 
 SIZE = [128, 128]
 SMALL = try_on.Config(preset='official', **try_on.PRESETS['official'], size=SIZE, low=[64, 64],
@@ -109,6 +110,22 @@ def test_xla_computes_the_same(nets):
     assert np.mean(np.abs(first['image'] - compiled['image'])) < 1e-3
 
 
+def test_own_data_has_the_papers_networks_and_rates_that_fall_with_the_run(tmp_path):
+    path = tmp_path / 'own.yaml'
+    path.write_text('data: {module: data_prep.tryon, samples: people, validation_fraction: 0.1}\n'
+                    'model: {module: keras_models.viton.try_on, preset: own_data, alias: {decay_updates: 70}}\n'
+                    'train: {steps: 300}\n')
+    config = configs.load(str(path)).model
+    for name, module in chain.PARTS.items():
+        own = chain.part(config, name)
+        assert module.parameters(dataclasses.replace(own, size=module.Config().size)) == module.parameters(
+            module.Config())
+        assert own.decay_updates == (70 if name == 'alias' else 300)
+    rates = {name: each.learning_rate for name, each in try_on.optimizers(config).items()}
+    assert {*rates} == {*chain.PARTS}  # no discriminators
+    assert chain.part(chain.Config(), 'alias').decay_updates == 0  # the paper's are constant
+
+
 def test_levels_are_rounded_or_cut_off_as_the_authors_save_them():
     """Theirs: (x + 1) * 0.5 * 255 in float32, between 0 and 255, its fraction dropped."""
     x = np.random.default_rng(0).uniform(-1.1, 1.1, (100, 100, 3)).astype(np.float32)
@@ -116,7 +133,7 @@ def test_levels_are_rounded_or_cut_off_as_the_authors_save_them():
     np.testing.assert_array_equal(chain.pixels(x, 'truncated'), theirs)
     nearest = np.rint((x.clip(-1, 1) + 1) * np.float32(127.5))
     np.testing.assert_array_equal(chain.pixels(x), nearest)
-    assert try_on.PRESETS == {'paper': {}, 'official': {'levels': 'truncated'}}
+    assert try_on.PRESETS == {'paper': {}, 'official': {'levels': 'truncated'}, 'own_data': {}}
     assert (theirs < nearest).mean() > 0.4
 
 

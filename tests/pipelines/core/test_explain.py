@@ -31,5 +31,5 @@ def test_explain_shows_where_the_presets_of_viton_hds_networks_differ(capsys):
             ('levels', 'rounded', 'truncated', 'truncated'), ('segmentation.output', 'softmax', 'sigmoid', 'sigmoid'),
             ('segmentation.convolve_upsampled', 'False', 'True', 'True'), ('alias.noise', 'False', 'True', 'True'),
             ('geometric_matching.extent', '1.0', '0.9', '0.9'), ('alias.slope', '0.0', '0.2', '0.1')):
-        assert re.search(rf'{key} +{paper} +{official} +{own}', out), key
-    assert 'this run (official)' in out and 'lambda_L1 ' not in out
+        assert re.search(rf'{key} +{paper} +{official} +{paper} +{own}', out), key
+    assert '(official)' in out and 'alias.feature_weights' not in out
