@@ -84,6 +84,11 @@ def learn(lines: Iterable[str], config: Config) -> bytes:
     return wordpieces.serialize(pieces(learned), config.normalization, config.byte_fallback, config.vocab_size)
 
 
+def possible(lines: Iterable[str], config: Config) -> int:
+    """Return how many of `vocab_size` BPE pieces can be learned from the lines."""
+    return len(pieces(_train(lines, config, hard_vocab_limit=False)))
+
+
 def _train(lines: Iterable[str], config: Config, **options) -> bytes:
     import sentencepiece
     model = io.BytesIO()

@@ -15,6 +15,7 @@ import sacrebleu
 from data_prep import UserError
 from data_prep.core import text_files
 from data_prep.core.text_files import Record
+from data_prep.text import subwords
 from pipelines.starting import languages, recipes
 from pipelines.starting.findings import DRIFT, SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
 
@@ -195,10 +196,17 @@ def _about_lengths(pairs: list) -> np.ndarray:
 
 
 def most_subwords(pairs: list) -> int:
-    """Return a vocabulary size that the text certainly supports: one piece per distinct word, plus the letters."""
-    text = ' '.join(text for row in spread(pairs, SMALL) for text in row[:2])
-    letters, words = len(set(text)), len(set(text.split()))
-    return max(letters + 50, int(0.5 * words) + letters) // 50 * 50 + 50
+    """Return a vocabulary size that fits the text: a piece for every other word, plus the letters, if it has as many.
+
+    Digits are pieces of their own, so they do not tell words apart: of 20,000 distinct words of dates and measures,
+    1,300 differ otherwise, and 3,979 subwords are the most that can be learned.
+    """
+    lines = [text for row in spread(pairs, SMALL) for text in row[:2]]
+    text = ' '.join(lines)
+    letters, words = len(set(text)), len(set(re.sub(r'\d', ' ', text).split()))
+    fitting = max(letters + 50, int(0.5 * words) + letters) // 50 * 50 + 50
+    return subwords.possible(lines, subwords.Config(vocab_size=fitting, split_digits=True))
+
 
 
 def _warnings(read: list[Record], pairs: list, damaged: int, copies: int) -> list[str]:

@@ -10,6 +10,7 @@ import yaml
 from PIL import Image
 
 from data_prep import UserError
+from data_prep.text import subwords
 from pipelines import init
 from pipelines.core import config as configs
 from pipelines.starting import (
@@ -307,6 +308,17 @@ def test_answers_may_be_as_much_longer_as_in_the_data():
     assert recipes.of_lengths('pairs', inputs, targets)['extra_length'] == 20
     assert facts['buckets'][-1] == 36  # the 0.5% of 36 subwords are not dropped
     assert recipes.of_lengths('pairs', inputs, inputs // 2)['extra_length'] == 10
+
+
+def test_numbers_do_not_count_as_words_for_the_subwords():
+    """As in the demo's corpus, most of whose words are numbers: so many subwords can be learned, and not ten times."""
+    rows = [(f'{number} minutes and {number % 97} hours', f'{number} Minuten und {number % 97} Stunden')
+            for number in range(5_000)]
+    text, size = [line for row in rows for line in row], pairs.most_subwords(rows)
+    config = subwords.Config(vocab_size=size, split_digits=True)
+    assert len(subwords.pieces(subwords.learn(text, config))) == size
+    with pytest.raises(UserError, match='does not fit'):
+        subwords.learn(text, dataclasses.replace(config, vocab_size=10 * size))
 
 
 @pytest.mark.parametrize('size, first', [((1024, 768), [256, 192]), ((192, 128), [192, 128])])
