@@ -45,3 +45,16 @@ def share_unseen(*args):
 
 def test_the_check_above_can_fail():
     assert commands.exit_code(share_unseen, 8, 4, [], 3) == 1
+
+
+def serialise():
+    strategy.serialise_cpu_ops()
+    assert tf.config.threading.get_inter_op_parallelism_threads() == 1
+    tf.constant(1)
+    options = tf.__internal__.eager_context.get_config().graph_options.rewrite_options
+    assert options.memory_optimization == options.NO_MEM_OPT
+
+
+def test_no_order_of_sums_follows_from_the_measured_frequency():
+    """In the process's own configuration, which every function's graph is optimized by."""
+    assert commands.exit_code(serialise) == 0
