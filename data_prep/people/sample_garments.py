@@ -113,7 +113,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """How a top is cut, in body coordinates; `sleeve` is the fraction of the arm it covers, 0 for none."""
+    """Describe how a top is cut, in body coordinates; `sleeve` is the fraction of the arm it covers, 0 for none."""
     neckline: str
     neck: tuple[float, float]  # half width and depth
     sleeve: float

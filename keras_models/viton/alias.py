@@ -37,7 +37,7 @@ GROUPS = ('background', 'lower body, face, feet', 'upper', 'hair', 'left arm', '
 STEP = 2 ** (len(CHANNELS) - 1)  # scale of the first ResBlk
 MULTIPLE = STEP // 2  # of sides; at 192 the first maps, of 1.5 pixels, get two and are cropped later
 
-# Where the authors' code differs from the paper.
+# Where the authors' code, and training on small data sets, differ from the paper.
 PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'last_classes': 7, 'noise': True, 'spectral_norm': 'blocks', 'epsilon_of': 'picture', 'slope': 0.2,

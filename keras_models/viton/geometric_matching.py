@@ -25,7 +25,7 @@ CLOTH = {'cloth': 3}
 SMALLEST = 32
 SQUARES = (1, 4, 16)  # sides of `mask_loss`, in pixels
 
-# Where the authors' code differs from the paper.
+# Where the authors' code, and training on small data sets, differ from the paper.
 PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'order': 'relu_norm', 'extent': 0.9, 'control_points': 'columns', 'pixels': 'corners'},

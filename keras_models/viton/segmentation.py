@@ -18,7 +18,7 @@ CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, '
 WIDTHS = (64, 128, 256, 512, 1024)  # of figure 10's ConvBlks, each at half the previous size
 SMALLEST = 2 ** len(WIDTHS)  # smallest side: maps of 1 x 1 have no deviation to normalise by
 
-# Where the authors' code differs from the paper.
+# Where the authors' code, and training on small data sets, differ from the paper.
 PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'inputs': ['cloth_mask', 'cloth', 'agnostic_parse', 'pose', 'noise'], 'convolve_upsampled': True,

@@ -208,7 +208,6 @@ def most_subwords(pairs: list) -> int:
     return subwords.possible(lines, subwords.Config(vocab_size=fitting, split_digits=True))
 
 
-
 def _warnings(read: list[Record], pairs: list, damaged: int, copies: int) -> list[str]:
     said = []
     if damaged:

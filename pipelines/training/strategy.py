@@ -75,9 +75,9 @@ def serialise_cpu_ops() -> None:
 
     A sum of three or more tensors (AddN) starts with whichever buffer happens to be unshared, so with concurrent
     operations its last digits vary: of 11 runs of one step of the demo's try-on networks no two agreed; serially all
-    did. The graph optimizer also turns an AddN of large tensors into a running sum, whose order follows from costs that
-    it simulates by the processor's frequency as measured at the start: of three runs of 80 steps at 192 x 128 no two
-    agreed; without its memory optimization all did.
+    did. The graph optimizer's memory optimization has the same effect on large gradients, once per process: of three
+    runs of 80 steps at 192 x 128 no two agreed, without it all did. Why is not known; it rewrites large AddN by costs
+    that it simulates, perhaps from the processor's frequency as measured at the start.
     """
     if not _started():
         tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -196,7 +196,7 @@ def test_word_pieces_from_text_to_batch(files, tmp_path):
 
 @pytest.mark.parametrize('kind', ['bpe', 'unigram'])
 def test_pairs_are_split_at_random_into_other_subwords(files, tmp_path, kind):
-    """Each pair stands there as it is and three times more; held-out pairs only as they are.
+    """Find each pair as it is and three times more, held-out pairs only as they are.
 
     Every process draws others: between 4 and 94 of the 180 were split as usual in four of them.
     """

@@ -201,7 +201,7 @@ def test_your_own_pairs(tmp_path):
 
 
 def losses(printed):
-    """What `train` says of the loss, every ten steps."""
+    """Return what `train` says of the loss, every ten steps."""
     return [float(loss) for loss in re.findall(r'^train: step \d+0/100, loss ([\w.]+),', printed, re.M)]
 
 

@@ -95,7 +95,7 @@ def values(totals):
 
 
 def kept(it):
-    """What spectral normalisation keeps."""
+    """Return what spectral normalisation keeps."""
     return {variable.name: variable.numpy() for net in it.nets.values() for variable in net.variables
             if variable.name.endswith('/u:0')}
 
@@ -141,14 +141,14 @@ def test_gradients_are_finite_where_nothing_is_moved_and_where_points_meet():
 # ---- the loss of the garment's mask
 
 def square(left: int, side: int = 8) -> np.ndarray:
-    """A mask of 32 x 32 with a square in its upper half."""
+    """Return a mask of 32 x 32 with a square in its upper half."""
     mask = np.zeros([1, 32, 32, 1], np.float32)
     mask[:, 4:4 + side, left:left + side] = 1
     return mask
 
 
 def test_masks_are_apart_by_pixels_and_by_squares_of_4_and_16():
-    """One moved by two pixels: two columns of 8 pixels on either side, half a square of 4 in each of their two rows."""
+    """Move one by two pixels: two columns of 8 pixels on either side, half a square of 4 in each of their two rows."""
     assert geometric_matching.mask_loss(square(4), square(4)) == 0
     pixels, squares = 2 * 2 * 8 / 32 ** 2, 2 * 2 * 0.5 / 8 ** 2
     np.testing.assert_allclose(geometric_matching.mask_loss(square(6), square(4)), (pixels + squares + 0) / 3)
@@ -158,7 +158,7 @@ def test_masks_are_apart_by_pixels_and_by_squares_of_4_and_16():
 
 
 def test_a_spline_fits_a_garment_to_a_person_by_its_mask_alone(eager):
-    """A square of twice the side, elsewhere: without a network, by gradients of theta."""
+    """Reach a square of twice the side, elsewhere: without a network, by gradients of theta."""
     spline, theta = geometry.Spline(), tf.Variable(np.zeros([1, 2, 5, 5], np.float32))
     cloth, worn, adam = square(8), square(10, 16), tf.keras.optimizers.Adam(0.02)
 

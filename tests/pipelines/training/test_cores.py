@@ -55,6 +55,6 @@ def serialise():
     assert options.memory_optimization == options.NO_MEM_OPT
 
 
-def test_no_order_of_sums_follows_from_the_measured_frequency():
-    """In the process's own configuration, which every function's graph is optimized by."""
+def test_the_graph_optimizer_leaves_large_sums_as_they_are():
+    """Read the process's configuration, by which the graph of every function is optimized."""
     assert commands.exit_code(serialise) == 0
