@@ -104,13 +104,14 @@ def upsample(x):
     return tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
 
 
-def gaussian_blur(picture, size: int = 15, sigma: float = 3.0):
-    """Blur each channel of [B, H, W, C] with a size x size Gaussian; outside, the image is zero.
+def gaussian_blur(picture, sigma: float = 3.0):
+    """Blur each channel of [B, H, W, C] with a Gaussian, cut off beyond 2.5 sigma; outside, the image is zero.
 
     The kernel is separable, so one vertical and one horizontal pass suffice: 36 ms of a CPU core for 13 channels of
     1024 x 768, instead of 102 with the full kernel.
     """
-    weights = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2) / sigma) ** 2)
+    radius = int(2.5 * sigma)
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
     weights = (weights / weights.sum()).astype(np.float32)
     down = np.tile(weights[:, None, None, None], [1, 1, picture.shape[-1], 1])
     for kernel in down, down.transpose(1, 0, 2, 3):

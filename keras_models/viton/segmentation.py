@@ -23,7 +23,8 @@ PRESETS: dict[str, dict] = {
     'paper': {},
     'official': {'inputs': ['cloth_mask', 'cloth', 'agnostic_parse', 'pose', 'noise'], 'convolve_upsampled': True,
                  'dropout': 0.5, 'output': 'sigmoid'},
-    'own_data': {'initial_gain': 1.0, 'lambda_cGAN': 0.0, 'learning_rate': 1e-3, 'decay_updates': None},
+    'own_data': {'initial_gain': 1.0, 'interpolate_parse': True, 'lambda_cGAN': 0.0, 'learning_rate': 1e-3,
+                 'decay_updates': None},
 }
 
 
@@ -35,7 +36,7 @@ class Config:
 
     `inputs`: in the order of their channels. `convolve_upsampled`: a normalised 3x3 convolution follows each
     upsampling. `dropout`: of the activations of the two deepest ConvBlks. `output`: function that gives probabilities.
-    Keys from `lambda_CE` on are for training (appendix A.3).
+    Keys from `interpolate_parse` on are for training (appendix A.3).
     """
     # the paper's settings, those of the published code, or those for small data sets
     preset: Literal['paper', 'official', 'own_data'] = 'paper'
@@ -46,6 +47,8 @@ class Config:
     dropout: float = 0.0
     output: Literal['softmax', 'sigmoid'] = 'softmax'
     initial_gain: float = GAIN  # of initial weights; normalised ones learn at rates relative to it
+    # the true parse is made smaller by bilinear interpolation, like the inputs; otherwise by nearest pixels
+    interpolate_parse: bool = False
     lambda_cGAN: float = 1.0  # weight of the adversarial loss; with 0 there is no discriminator
     lambda_CE: float = 10.0  # weight of the cross-entropy
     learning_rate: float = 4e-4  # learning rate of the generator

@@ -134,7 +134,7 @@ def _segmentation(nets, batch, S, seed, training, config):
     own = part(config, 'segmentation')
     inputs = chain.segmentation_inputs(own, batch, seed)
     logits = tf.cast(nets['segmentation']({**inputs, 'seed': seed}, training=training), tf.float32)
-    S = resizing.nearest(S, *own.size)
+    S = (resizing.bilinear if own.interpolate_parse else resizing.nearest)(S, *own.size)
     L_CE = row_means(tf.nn.softmax_cross_entropy_with_logits(S, logits))  # (9); from logits for either output
     right = row_means(tf.cast(tf.argmax(logits, -1) == tf.argmax(S, -1), tf.float32))
     parts = {'L_CE': L_CE, 'accuracy': right}

@@ -183,10 +183,12 @@ def test_resizing_and_sampling_are_pytorchs():
         reference.compare(mode, geometry.sample(image, grid, border), atol=1e-5)
 
 
-def test_the_blur_is_a_convolution_with_a_gaussian():
+@pytest.mark.parametrize('sigma, radius', [(3.0, 7), (1.5, 3)])
+def test_the_blur_is_a_convolution_with_a_gaussian(sigma, radius):
+    """Have the authors' 15 x 15 at sigma 3, and half of it at half of that."""
     picture = pictures(2, 20, 17, 3)
-    line = np.exp(-(np.arange(-7, 8) / 3) ** 2 / 2)
+    line = np.exp(-(np.arange(-radius, radius + 1) / sigma) ** 2 / 2)
     kernel = np.outer(line, line) / np.sum(line) ** 2
     expected = ndimage.convolve(picture.numpy().astype(np.float64), kernel[None, ..., None], mode='constant')
-    np.testing.assert_allclose(geometry.gaussian_blur(picture), expected, atol=1e-6)
-    np.testing.assert_allclose(geometry.gaussian_blur(tf.ones([1, 20, 17, 1]))[0, 7:13, 7:10], 1, atol=1e-6)
+    np.testing.assert_allclose(geometry.gaussian_blur(picture, sigma), expected, atol=1e-6)
+    np.testing.assert_allclose(geometry.gaussian_blur(tf.ones([1, 20, 17, 1]), sigma)[0, 7:13, 7:10], 1, atol=1e-6)

@@ -192,6 +192,23 @@ def test_the_mask_is_part_of_the_loss_if_it_has_a_weight(whole, eager):
     assert any('lambda_mask' in note for note in try_on.notes(model))
 
 
+def test_an_interpolated_parse_is_the_share_of_each_class(whole, eager):
+    """Compare (9) with the cross-entropy to the mean of 2 x 2 pixels of S, by NumPy."""
+    model = dataclasses.replace(whole.config.model, trainable_networks=['segmentation'], segmentation={
+        **whole.config.model.segmentation, 'lambda_cGAN': 0.0, 'interpolate_parse': True})
+    own = chain.part(model, 'segmentation')
+    batch = {name: x[:3] for name, x in batch_of(whole).items()}  # the fourth fills up
+    logits = whole.nets['segmentation']({**chain.segmentation_inputs(own, batch, SEED), 'seed': SEED}, training=False)
+    height, width = own.size
+    assert batch['parse'].shape[1:] == (2 * height, 2 * width)
+    S = np.eye(chain.CLASSES)[batch['parse'].numpy()].reshape([-1, height, 2, width, 2, chain.CLASSES]).mean((2, 4))
+    scores = logits.numpy().astype(np.float64)
+    expected = -np.mean(np.sum(S * (scores - np.log(np.sum(np.exp(scores), -1, keepdims=True))), -1))
+    found = values(try_on.loss_fn(whole.nets, batch, SEED, False, model)[1])
+    assert found['L_CE'] == pytest.approx(expected, rel=1e-5)
+    assert ((0 < S) & (S < 1)).any()
+
+
 def test_rows_that_fill_up_a_batch_count_nothing(whole, eager):
     batch, model = batch_of(whole), whole.config.model
     two = try_on.loss_fn(whole.nets, {name: x[:2] for name, x in batch.items()}, SEED, False, model)
