@@ -20,7 +20,7 @@ CORE = [
     'numpy>=1.26,<2',
     'opencv-python-headless>=4.8,<5',  # draws people, segments garments, turns images
     'scipy>=1.11,<2',  # ILSVRC's meta.mat, products of sparse matrices
-    'sentencepiece>=0.2,<0.2.2',  # later ones split text at random in another way in every process
+    'sentencepiece>=0.2,<0.3',
     'setuptools<81',  # tensorflow-text and tfx-bsl still import pkg_resources
     'tensorflow>=2.15.1,<2.16',
     'tensorflow-data-validation>=1.15.1,<1.16',

@@ -33,8 +33,8 @@ class Config:
     begins with them, such as brackets, which are not text. `subword_sample`: number of training pairs the subwords are
     learned from, chosen by a stable hash. `subword_samples`: further training pairs made of each, the same text split
     at random into other subwords: by BPE-dropout (Provilkov et al. 2020), whose probability is `sampling_alpha`, or
-    for `unigram` by Kudo 2018, whose smoothing it is. `subword_model`: path of a `subwords.model` to reuse; fine-tuning
-    needs it, since weights depend on their subwords.
+    for `unigram` by Kudo 2018, whose smoothing it is; other ones in every process, see `sampled`. `subword_model`: path
+    of a `subwords.model` to reuse; fine-tuning needs it, since weights depend on their subwords.
     """
     vocab_size: int = 37000  # subwords to learn
     subword_kind: Literal['bpe', 'unigram', 'wordpiece'] = 'bpe'
@@ -147,9 +147,9 @@ def encoder(model: bytes) -> Callable[[list[str]], list[list[int]]]:
 def sampled(model: bytes, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
     """Return the ids of lines that are split at random (`Config.sampling_alpha`), each row ending in EOS.
 
-    The same arguments give the same ids in every process: SentencePiece seeds a generator in each thread that draws, so
-    every call draws in a thread of its own. From 0.2.2 on it adds a secret of the process to every seed, hence the
-    bound in setup.py.
+    Within a process the same arguments give the same ids: SentencePiece seeds a generator in each thread that draws, so
+    every call draws in a thread of its own. Another process gives others, since SentencePiece 0.2.3 adds a secret of
+    the process to every seed.
     """
     import sentencepiece
 
