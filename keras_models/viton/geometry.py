@@ -104,7 +104,7 @@ def upsample(x):
     return tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)
 
 
-def gaussian_blur(picture, sigma: float = 3.0):
+def gaussian_blur(picture, sigma: float):
     """Blur each channel of [B, H, W, C] with a Gaussian, cut off beyond 2.5 sigma; outside, the image is zero.
 
     The kernel is separable, so one vertical and one horizontal pass suffice: 36 ms of a CPU core for 13 channels of

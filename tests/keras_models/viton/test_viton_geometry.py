@@ -85,7 +85,7 @@ def test_a_warp_is_the_same_at_every_size():
 
 
 def test_gradients_are_finite_at_theta_zero_and_follow_the_picture():
-    """Of a ramp along x, a shift of all control points along x by d changes every level by d."""
+    """Shift all control points along x by d: every level of a ramp along x changes by d."""
     theta = tf.zeros([1, 2, 5, 5])
     ramp = tf.broadcast_to(centres(24).astype(np.float32)[:, None], [1, 32, 24, 1])
     with tf.GradientTape() as tape:
@@ -144,7 +144,7 @@ def test_xla_resizes_and_blurs_alike():
         """The gradient, too, of what a network does."""
         return tf.gradients(tf.square(geometry.upsample(x)), x)[0]
     for function in (enlarged, lambda x: resizing.bilinear(x, 48, 36), lambda x: resizing.bilinear(x, 10, 20),
-                     lambda x: resizing.nearest(x, 8, 24), geometry.gaussian_blur):
+                     lambda x: resizing.nearest(x, 8, 24), lambda x: geometry.gaussian_blur(x, 3.0)):
         plain, compiled = (tf.function(function, autograph=False, jit_compile=jit)(picture) for jit in (None, True))
         np.testing.assert_allclose(plain, compiled, atol=1e-6)
 
