@@ -13,11 +13,12 @@ If a model outputs images, its module has a `Scorer` that compares them, and TFM
 With `--format` the same is done for what `export --to` wrote: candidate is that format, baseline the SavedModel, and
 the bounds of a change are those of `evaluate.drift`.
 """
+import collections
 import json
 import os
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from data_prep import UserError
 from pipelines.core import cli, roles, stage
@@ -121,7 +122,7 @@ def write_predictions(config: 'Config', split, models: dict, path: str) -> dict:
     """
     import tensorflow as tf
     judges = {name: judge for name in models if (judge := scorers.scorer(config))}
-    rows = _judged(config, split, models, judges) if judges else _answered(config, split, models)
+    rows = _judged(config, split, models, judges) if judges else _weighted(config, _answered(config, split, models))
     with tf.io.TFRecordWriter(path) as writer:
         for row in rows:
             writer.write(_example(row))
@@ -150,6 +151,16 @@ def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
                 if 'well_formed' in result:
                     row[f'{name}_well_formed'] = float(result['well_formed'])
         yield from rows
+
+
+def _weighted(config: 'Config', rows: Iterable[dict]) -> Iterable[dict]:
+    """Return rows with their weights, if a metric needs them; see `corpus.Row`."""
+    from pipelines.evaluation import corpus, predictions
+    if not {*scorers.names(config)} & {*corpus.OPTIONAL}:
+        return rows
+    rows = [*rows]
+    counts = collections.Counter(row['target'] for row in rows)
+    return [row | {predictions.WEIGHT: 1 / counts[row['target']]} for row in rows]
 
 
 def _judged(config: 'Config', split, models: dict, judges: dict) -> list[dict]:
@@ -336,7 +347,7 @@ def check(config: 'Config') -> None:
     from data_prep.core import files
     from pipelines.evaluation import thresholds
     judge = scorers.scorer(config)
-    known = judge.names if judge else scorers.names(config)
+    known = scorers.known(config)
     for name, path in config.evaluate.networks.items():
         if not judge:
             raise UserError(f'evaluate.networks.{name}: no metric of {config.model_spec.name} uses networks. '

@@ -269,7 +269,9 @@ def table(out: pathlib.Path) -> str:
             continue
         peer = path.with_name('peer.json')
         found = json.loads(peer.read_text()) if peer.exists() else {}
-        other = f'{found["value"]:.3g}' if 'value' in found else found.get('error', '')
+        # A peer of images also has the metric of unbalanced ones.
+        theirs = found.get(row['metric'], found.get('value'))
+        other = found.get('error', '') if theirs is None else f'{theirs:.3g}'
         lower = row['metric'].endswith('error')
         better = row['value'] < row['baseline'] if lower else row['value'] > row['baseline']
         costs = ' | '.join(f'{row[when][what]:.1f}' for what in ('minutes', 'cpu_minutes', 'memory')

@@ -63,9 +63,9 @@ class Descent:
     """Keys shared by the image papers: gradient descent with momentum, weight decay and a rate that drops on plateaus.
 
     The rate is divided by `factor` on a plateau, at most `max_drops` times. A plateau is `patience` validations in
-    which `monitor` does not fall by `min_delta`; the papers judged plateaus by eye, so these three are ours. The five
+    which `monitor` does not fall by `min_delta`; the papers judged plateaus by eye, so these three are ours. The six
     keys after those are not the papers' and change nothing by default; `preset: own_data` sets them for small data
-    sets.
+    sets, except `class_counts`.
     """
     learning_rate: float = 0.01  # initial learning rate
     momentum: float = 0.9  # momentum of gradient descent
@@ -80,9 +80,14 @@ class Descent:
     steps: int | None = None  # updates that `cosine` spans; empty: train.steps
     clip_norm: float = 0.0  # largest global norm of the gradients; 0 disables clipping
     label_smoothing: float = 0.0  # share of the target spread over all classes (Szegedy et al. 2015, 7)
+    # training images of each class, in the order of labels; then the loss adds their logarithms to the scores, so that
+    # rare classes count as much as common ones (Menon et al. 2021)
+    class_counts: list[int] = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
         check(self)
+        if min(self.class_counts, default=1) < 1:
+            raise ValueError(f'class_counts must be at least 1 each; they are {self.class_counts}')
 
 
 # Changes of `preset: own_data` to the image papers' rules. With levels up to 255 and the papers' rates, 200 photographs

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 from tensorflow import keras
 
+from keras_models import ModelError
 from keras_models.core import losses
 from keras_models.core import optimizers as rules
 from keras_models.core.layers import Cost, seed_input
@@ -47,6 +48,7 @@ class Config(Protocol):
     classes: int | None
     crop: int | None
     label_smoothing: float
+    class_counts: list[int]
 
     @property
     def paper(self) -> Paper: ...
@@ -94,7 +96,7 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
     """Return the softmax cross-entropy and ILSVRC's two errors.
 
     A class tied with the right one ranks before it, so a net whose scores are all equal is always wrong; so is one that
-    gives NaN.
+    gives NaN. With `class_counts`, the loss is the logit-adjusted one of Menon et al. 2021, equation 10 with tau = 1.
 
     Args:
       batch: `image` [B, crop, crop, 3] and `label` [B]; rows with label -1 are ignored. If images were mixed, also the
@@ -106,9 +108,10 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
     """
     label, real = tf.maximum(batch['label'], 0), tf.cast(batch['label'] >= 0, tf.float32)
     logits = tf.cast(nets['classifier']([batch['image'], seed], training=training), tf.float32)
-    loss, _ = losses.cross_entropy(logits, label, config.label_smoothing)
+    adjusted = _adjusted(logits, config)
+    loss, _ = losses.cross_entropy(adjusted, label, config.label_smoothing)
     if 'kept' in batch:
-        rest, _ = losses.cross_entropy(logits, tf.maximum(batch['other'], 0), config.label_smoothing)
+        rest, _ = losses.cross_entropy(adjusted, tf.maximum(batch['other'], 0), config.label_smoothing)
         loss = batch['kept'] * loss + (1 - batch['kept']) * rest
     behind = logits < tf.gather(logits, label, axis=1, batch_dims=1)[:, None]
     rank = tf.reduce_sum(tf.cast(~behind, tf.int32), 1)  # 1: the unique largest score
@@ -118,3 +121,23 @@ def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Co
         return tf.reduce_sum(tf.cast(rank > k, tf.float32) * real), images
     return ({'classifier': (tf.reduce_sum(loss * real), images)},
             {'top1_error': error(1), f'top{TOP}_error': error(TOP)})
+
+
+def _adjusted(logits: tf.Tensor, config: Config) -> tf.Tensor:
+    """Return logits [B, classes] plus the logarithms of the classes' shares by `class_counts`, if there are any.
+
+    The logits then estimate log P(image | class), so the largest one minimises the mean of the classes' errors. Shares
+    are smoothed as the labels are: a class with a share of 0.99 of the images has one of 0.94 of labels smoothed by
+    0.1, and a net that had to make up for the rest would never predict it.
+
+    Raises:
+      ModelError: there are more or fewer counts than classes.
+    """
+    counts = config.class_counts
+    if not counts:
+        return logits
+    if len(counts) != logits.shape[-1]:
+        raise ModelError(f'model.class_counts has {len(counts):,} numbers, but there are {logits.shape[-1]:,} classes. '
+                         'Give one for each class folder, in alphabetical order')
+    shares = tf.constant(counts, tf.float32) / float(sum(counts))
+    return logits + tf.math.log((1 - config.label_smoothing) * shares + config.label_smoothing / len(counts))

@@ -23,10 +23,12 @@ class Row:
       outputs: its outputs, best first, possibly padded with empty strings; or the numbers of a scorer.
       target: the reference.
       well_formed: whether the output was well formed before being repaired, if the model reports it.
+      weight: one divided by the number of examples with this target, for `mean_class_error`.
     """
     outputs: Sequence
     target: str
     well_formed: float | None = None
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,18 @@ def _mean(value: Callable[[Row], float | None], protocol: str) -> Metric:
     def counts(row: Row) -> np.ndarray:
         found = value(row)
         return np.zeros(2) if found is None or np.isnan(found) else np.array([found, 1.0])
-    return Metric(2, counts, lambda sums: float(sums[0] / sums[1]) if sums[1] else float('nan'), protocol)
+    return Metric(2, counts, _ratio, protocol)
+
+
+def _mean_class_error() -> Metric:
+    def counts(row: Row) -> np.ndarray:
+        return row.weight * np.array([row.target not in row.outputs[:1], 1.0])
+    return Metric(2, counts, _ratio, "mean over the classes of the fraction of each class's images whose class is not "
+                  'the most probable one; that is, one less the balanced accuracy')
+
+
+def _ratio(sums: np.ndarray) -> float:
+    return float(sums[0] / sums[1]) if sums[1] else float('nan')
 
 
 def _brackets(score: str, protocol: str, right_branching: bool = False) -> Metric:
@@ -112,6 +125,9 @@ def _chrf() -> Metric:
                   f'corpus chrF on detokenised text, sacreBLEU {signed.get_signature()}')
 
 
+# Metrics computed only if a threshold names them -> the metric whose models have them. With as many test images of each
+# class, as in ILSVRC, `mean_class_error` is `top1_error`.
+OPTIONAL = {'mean_class_error': 'top1_error'}
 _EVALB = 'labelled, by the rules of evalb with COLLINS.prm'
 # Metric by its name in configurations and reports: (the target's language) -> Metric.
 METRICS: dict[str, Callable[[str], Metric]] = {
@@ -122,6 +138,7 @@ METRICS: dict[str, Callable[[str], Metric]] = {
                                           'fraction of outputs equal to the reference in every character'),
     'top1_error': lambda language: _mean(lambda row: row.target not in row.outputs[:1],
                                          'fraction of images whose class is not the most probable one'),
+    'mean_class_error': lambda language: _mean_class_error(),
     'top5_error': lambda language: _mean(lambda row: row.target not in row.outputs[:5],
                                          'fraction of images whose class is not among the five most probable'),
     'bracket_precision': lambda language: _brackets(

@@ -5,6 +5,7 @@ import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.metrics import metric_util
 
 from pipelines.evaluation import corpus
+from pipelines.evaluation.predictions import WEIGHT
 
 
 class CorpusMetric(tfma.metrics.Metric):
@@ -23,9 +24,10 @@ class CorpusMetric(tfma.metrics.Metric):
 def _computations(name: str, place: int, target: str, eval_config=None, model_name: str = '', output_name: str = ''):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     feature = f'{model_name or "candidate"}_well_formed' if name == 'well_formed' else ''
+    read = [feature] if feature else [WEIGHT] if name in corpus.OPTIONAL else []
     return [tfma.metrics.MetricComputation(
         keys=[key], combiner=Sums(key, (name, place, target), eval_config, feature),
-        preprocessors=[tfma.metrics.FeaturePreprocessor([feature])] if feature else None)]  # None: labels, predictions
+        preprocessors=[tfma.metrics.FeaturePreprocessor(read)] if read else None)]  # None: labels, predictions
 
 
 class Sums(beam.CombineFn):
@@ -54,7 +56,8 @@ class Sums(beam.CombineFn):
                 element, eval_config=self._eval_config, model_name=self._key.model_name,
                 output_name=self._key.output_name, flatten=False):
             [target] = _plain(label)
-            accumulator = accumulator + self._metric.counts(corpus.Row(_plain(outputs), target))
+            [weight] = np.ravel((element.features or {}).get(WEIGHT, 1.0))
+            accumulator = accumulator + self._metric.counts(corpus.Row(_plain(outputs), target, weight=weight))
         return accumulator
 
     def merge_accumulators(self, accumulators):

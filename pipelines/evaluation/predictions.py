@@ -10,6 +10,7 @@ from data_prep.core.tfrecord import FOOTER, HEADER, masked_crc
 from pipelines.evaluation import corpus
 
 Features = dict[str, list]
+WEIGHT = 'weight'  # name of the feature; see `corpus.Row`
 
 
 def read(path: str, opened: Callable = open) -> Iterator[Features]:
@@ -86,4 +87,5 @@ def of_model(row: Features, model: str) -> corpus.Row:
     """Return what one model, `candidate` or `baseline`, answered to an example."""
     [target] = row.get('target') or ['']
     [well_formed] = row.get(f'{model}_well_formed') or [None]
-    return corpus.Row(row.get(model, []), target, well_formed)
+    [weight] = row.get(WEIGHT) or [1.0]
+    return corpus.Row(row.get(model, []), target, well_formed, weight)

@@ -2,6 +2,7 @@
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core import roles
+from pipelines.evaluation import corpus
 
 if TYPE_CHECKING:
     from pipelines.core.config import Config
@@ -17,6 +18,17 @@ def scorer(config: 'Config') -> Any:
 
 
 def names(config: 'Config') -> tuple[str, ...]:
-    """Return the metrics of a configuration's models, or else its data's; the last is the one shown by slice."""
-    found = scorer(config)
-    return found.names if found else config.data_spec.metrics or config.model_spec.metrics
+    """Return the metrics of a configuration's models, or else its data's; the last is the one shown by slice.
+
+    Optional ones are among them if a threshold names them.
+    """
+    asked = {*config.evaluate.thresholds, *config.evaluate.drift}
+    return tuple(name for name in known(config) if name in asked or name not in corpus.OPTIONAL)
+
+
+def known(config: 'Config') -> tuple[str, ...]:
+    """Return the metrics that thresholds may name."""
+    if found := scorer(config):
+        return found.names
+    always = config.data_spec.metrics or config.model_spec.metrics
+    return (*(name for name, other in corpus.OPTIONAL.items() if other in always), *always)

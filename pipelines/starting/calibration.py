@@ -118,7 +118,10 @@ class Small:
     def _config(self, values: dict[str, dict[str, Any]]) -> Config:
         fresh = {key: value for key, value in values['data'].items() if key not in (
             'train', 'validation', 'test', 'folder', 'validation_fraction', 'test_fraction')}
-        values = {**values, 'data': {**fresh, **self._named}, 'train': {'steps': 1000, **values.get('train', {})}}
+        # A small part may lack the rarest classes.
+        model = {key: value for key, value in values['model'].items() if key != 'class_counts'}
+        values = {**values, 'data': {**fresh, **self._named}, 'model': model,
+                  'train': {'steps': 1000, **values.get('train', {})}}
         values = {name: keys for name, keys in values.items() if name != 'evaluate'}
         return resolved(values)
 

@@ -19,6 +19,7 @@ from pipelines.starting import recipes
 from pipelines.starting.findings import (
     DRIFT,
     SPLIT_NAMES,
+    Z_95,
     Findings,
     Sections,
     better_than_chance,
@@ -34,6 +35,8 @@ FIRST, LEAST, LONGEST = 20, 200, 30  # files decoded to see how long each takes;
 SMALL = 384  # images for the calibration
 FEWEST, FEWEST_OF_A_CLASS = 20, 8  # least images for training and testing
 MOST_DAMAGED = 0.2
+FEW_TO_JUDGE = 10  # test images of a class
+UNBALANCED = 10  # images of the most frequent class for each of the rarest, above which all classes count alike
 # Folders that are splits rather than classes.
 _SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 
@@ -75,14 +78,15 @@ def look(paths: list[str]) -> Findings:
     sections: Sections = {'data': {
         'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
         'remove_duplicates': (True, 'leaves out training images of the test')}}
-    least, common = min(counts.values()), counts.most_common(1)[0]
-    baseline = 1 - common[1] / counts.total()
     sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
                                               'inspected files cannot be read')} if damaged else {}
-    limit = better_than_chance(baseline, examples['test'])
+    least, common = min(counts.values()), counts.most_common(1)[0]
+    unbalanced = common[1] > UNBALANCED * least
+    metric, baseline, limit = _gate(counts, examples['test'], unbalanced)
     an_image = math.ceil(1000 / max(1, examples['test'])) / 1000
     sections['evaluate'] = {
-        'thresholds': ({'top1_error': {'max': round(limit, 3)}}, _gate(baseline, examples['test'])),
+        'thresholds': ({metric: {'max': round(limit, 3)}}, f'below the baseline\'s {baseline:.3g} by more than chance '
+                       f'on about {examples["test"]:,} test images'),
         'drift': ({'top1_error': {'max_rise': max(0.01, an_image)}}, DRIFT)}
     side = int(np.median(seen.sides))
     if side > recipes.STORED:
@@ -90,10 +94,13 @@ def look(paths: list[str]) -> Findings:
     said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} per class.',
             f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, median {side:,}.',
             *_warnings(counts, seen, damaged, len(some))]
+    if unbalanced:
+        said.append(_of_unbalanced(counts, examples['test']))
     return Findings(
-        'images', said, examples, sections, 'top1_error', baseline, f'always predicting {common[0]!r}',
+        'images', said, examples, sections, metric, baseline, f'always predicting {common[0]!r}',
         lambda folder: _write_small(found['train'], folder), SMALL, 'FOLDER_OR_IMAGE',
-        {'side': side, 'grey': seen.grey == len(seen.sides), 'classes': len(counts), 'seconds': seen.seconds})
+        {'side': side, 'grey': seen.grey == len(seen.sides), 'classes': len(counts), 'seconds': seen.seconds,
+         'class_counts': [count for _, count in sorted(counts.items())] if unbalanced else []})
 
 
 def _splits(paths: list[str]) -> dict[str, list[str]]:
@@ -160,8 +167,25 @@ def _decode(pictures: list[readers.Picture]) -> _Look:
     return _Look(sides, grey, seconds / len(sides), copies, both, reasons)
 
 
-def _gate(baseline: float, tested: int) -> str:
-    return f'below the baseline\'s {baseline:.3g} by more than chance on about {tested:,} test images'
+def _gate(counts: collections.Counter, tested: int, unbalanced: bool) -> tuple[str, float, float]:
+    """Return the gate's metric, its value if one class is always predicted, and its largest value beyond chance."""
+    if not unbalanced:
+        baseline = 1 - counts.most_common(1)[0][1] / counts.total()
+        return 'top1_error', baseline, better_than_chance(baseline, tested)
+    baseline = 1 - 1 / len(counts)
+    # The variance of the mean of errors measured on a class's images each.
+    variance = sum(baseline * (1 - baseline) / max(1, tested * count / counts.total())
+                   for count in counts.values()) / len(counts) ** 2
+    return 'mean_class_error', baseline, max(0.0, baseline - Z_95 * math.sqrt(variance))
+
+
+def _of_unbalanced(counts: collections.Counter, tested: int) -> str:
+    rarest, count = min(counts.items(), key=lambda item: item[1])
+    held = max(1, round(tested * count / counts.total()))
+    few = ', which are few to judge by' if held < FEW_TO_JUDGE else ''
+    return (f'The classes are unbalanced, more than {UNBALANCED} to 1, so training and the gate count every class '
+            f'alike (model.class_counts, mean_class_error). The test will have about {held:,} images of the rarest, '
+            f'{rarest!r}{few}.')
 
 
 def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: int) -> list[str]:
@@ -178,9 +202,6 @@ def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: in
     if few:
         said.append(f'{len(few):,} classes have fewer than {FEWEST_OF_A_CLASS} images, such as {few[0]!r}; do not '
                     'expect them to be learned.')
-    if counts.most_common(1)[0][1] > 10 * min(counts.values()):
-        said.append('The classes are unbalanced, more than 10 to 1. Check the errors by class in the report, because '
-                    'the overall error can be low even if the rare class is never found.')
     if seen.grey == len(seen.sides):
         said.append('All images are grey, so colours are not altered; they are not mirrored either, because mirrored '
                     'drawings and letters look different.')

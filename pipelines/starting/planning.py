@@ -29,7 +29,7 @@ class Rest(NamedTuple):
     memory: float
 
 
-REST = {'images': Rest(50, 4.8, 6.0, 0.05), 'pairs': Rest(60, 5.0, 8.0, 0.3),
+REST = {'images': Rest(50, 4.8, 6.0, 0.15), 'pairs': Rest(60, 5.0, 8.0, 0.3),
         'trees': Rest(60, 4.0, 20.0, 3.2), 'tryon': Rest(60, 18.8, 2.0, 0.5)}
 
 

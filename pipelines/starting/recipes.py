@@ -138,6 +138,7 @@ def _net(found: Findings, amount: dict[str, Any], crop: int, name: str) -> Candi
     levels = [level for level in (4, 3, 2, 1) if level <= side and level != (3 if side >= 4 else 4)]
     grey = found.facts['grey']
     layers = [*STEMS[crop], *convolutions, f'spp, {{{", ".join(map(str, levels))}}}', f'fc, {units}']
+    unbalanced = _unbalanced(found.facts['class_counts'])
     views = Keys({'views': (['dense'], 'the whole image; or single, ten_crop, multi_crop')})
     if grey:
         views['flips'] = False, ''
@@ -147,13 +148,30 @@ def _net(found: Findings, amount: dict[str, Any], crop: int, name: str) -> Candi
             'scales': ([crop, round(ZOOM * crop)], 'range of the rescaled shorter side'),
             'flip': (not grey, 'mirrors half of the images; false where left and right matter, as in letters'),
             'colour': (0.0 if grey else 0.1, 'colour augmentation of Krizhevsky et al. 4.1'),
-            'mean': ('rgb', ''), 'standardise': (True, 'standardises levels; without it these rates soon give NaN')},
+            'mean': ('rgb', ''), 'standardise': (True, 'standardises levels; without it these rates soon give NaN'),
+            **unbalanced.get('input', {})},
         'model': {
             'module': ('keras_models.prelu_net', 'or vgg or alexnet, without layers'),
             'preset': ('own_data', 'rate rises and falls with the run, gradients clipped, labels smoothed; or paper'),
             'layers': (layers, ''), 'learning_rate': (amount['learning_rate'], 'peak learning rate'),
-            'dropout': (amount['dropout'], f'for {found.examples["train"]:,} training images')},
+            'dropout': (amount['dropout'], f'for {found.examples["train"]:,} training images'),
+            **unbalanced.get('model', {})},
         'inference': views}, amount['rows'])
+
+
+def _unbalanced(counts: list[int]) -> Sections:
+    """Return the keys that make classes of these sizes count alike; none if there are no counts.
+
+    Of 1,600 airplanes and 16 cars of CIFAR-10, seen for two minutes, the mean error over 1,000 others of each was 22.7
+    and 22.4% with `class_counts` alone (two seeds), 17.8 and 17.4% with mixup of 0.4, and 14.6 and 15.2% with CutMix,
+    which shows the few images of a rare class in many others. On balanced classes it gains nothing in minutes: of ten
+    classes of 100 images, 52 instead of 46% of the validation were wrong.
+    """
+    if not counts:
+        return {}
+    return {'input': {'cutmix': (1.0, 'mixes images in pairs, so that the few of a rare class are memorised later')},
+            'model': {'label_smoothing': (0.0, ''),
+                      'class_counts': (counts, 'makes rare classes count as much; leave it out to count images')}}
 
 
 def _transformers(found: Findings) -> Iterator[Candidate]:

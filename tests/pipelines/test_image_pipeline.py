@@ -1,5 +1,6 @@
 """The image pipeline on striped images: training, resuming, replicas, and every way of predicting."""
 import csv
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from keras_models import vgg
 from pipelines import export
 from pipelines.core import config
 from pipelines.core.pipeline import Pipeline
+from pipelines.evaluation import verification
 from pipelines.training import checkpoints, devices, trainer
 from support import killed_runs
 from support.commands import command
@@ -34,7 +36,7 @@ model:
   dropout: 0.1
   patience: 1
 train: {{steps: 80, log_every: 10, checkpoint_every: 40, validate_every: 20, average_checkpoints: 1}}
-evaluate: {{batch_size: 8, slices: [target], thresholds: {{top1_error: {{max: 0.3}}}}}}
+evaluate: {{batch_size: 8, slices: [target], thresholds: {{top1_error: {{max: 0.3}}, mean_class_error: {{max: 0.3}}}}}}
 """
 KINDS = {'flat': lambda x, y: np.sin(y), 'upright': lambda x, y: np.sin(x),
          'checked': lambda x, y: np.sin(x) * np.sin(y)}  # mirrored, each is of its kind still
@@ -95,6 +97,10 @@ def test_a_folder_of_class_folders_becomes_a_pushed_model(finished, examples):
     assert 'flat' in re.search('top1_error by target: (.*)', printed)[1]
     [report] = root.glob('evaluate/*/report/report.html')
     assert 'top1 error' in report.read_text() and 'upright' in report.read_text()
+    metrics = json.loads((report.parent.parent / 'evaluation' / 'metrics.json').read_text())['metrics']
+    by_class = [metrics[name]['top1_error'] for name in KINDS]
+    assert metrics['overall']['mean_class_error'] == pytest.approx(np.mean(by_class), abs=1e-6)
+    assert all(each.equal for each in verification.verify(verification.opened(str(report))))
 
 
 @pytest.mark.slow  # 12 s; test_pipeline.py skips stages, too

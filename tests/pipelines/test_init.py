@@ -73,6 +73,21 @@ def test_what_is_found_of_images(photos):
     assert found.sections['data']['max_dead_letters'][0] >= 2 / 43
 
 
+def test_rare_classes_count_as_much_as_common_ones(tmp_path):
+    for name, count in (('cat', 176), ('dog', 16), ('eel', 8)):
+        (tmp_path / name).mkdir()
+        for n in range(count):
+            (tmp_path / name / f'{n}.png').write_bytes(jpeg(1000 * count + n, 8))
+    found = images.look([str(tmp_path)])
+    assert (found.metric, found.baseline) == ('mean_class_error', pytest.approx(2 / 3))
+    assert 'more than 10 to 1' in found.said[-1] and "about 2 images of the rarest, 'eel', which" in found.said[-1]
+    limit = found.sections['evaluate']['thresholds'][0]['mean_class_error']['max']
+    variance = 2 / 9 * (1 / 35.2 + 1 / 3.2 + 1 / 1.6) / 9
+    assert limit == pytest.approx(2 / 3 - 1.645 * np.sqrt(variance), abs=1e-3)
+    [model] = {str(findings.values(each.sections)['model']['class_counts']) for each in recipes.candidates(found)}
+    assert model == '[176, 16, 8]'
+
+
 def test_fewer_files_are_decoded_where_that_takes_long(photos, monkeypatch, capsys):
     monkeypatch.setattr(images, 'LEAST', 10)
     for seconds in (1e9, 0):  # so that no machine's speed decides
@@ -263,8 +278,8 @@ def test_every_recipe_is_a_configuration(kind, found, tmp_path):
     """At every size of data, and of images at every side, from small to large."""
     for examples in (100, 1_500, 7_000, 50_000, 400_000, 5_000_000):
         for side in (8, 16, 32, 64, 200, 1000) if kind == 'images' else (0,):
-            facts = {'side': side, 'grey': side == 8, 'classes': 3, 'most_subwords': 900, 'buckets': [16, 32, 64],
-                     'extra_length': 25}
+            facts = {'side': side, 'grey': side == 8, 'classes': 3, 'class_counts': [], 'most_subwords': 900,
+                     'buckets': [16, 32, 64], 'extra_length': 25}
             split = {'validation_fraction': (0.1, ''), 'test_fraction': (0.1, '')}
             data = {'images': found.sections['data'],
                     'pairs': {'module': ('data_prep.wmt', ''), 'train': (['a.tsv'], ''), **split},

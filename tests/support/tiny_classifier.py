@@ -23,6 +23,7 @@ class Config:
     classes: int | None = 7
     crop: int | None = 12
     label_smoothing: float = 0.0
+    class_counts: list[int] = dataclasses.field(default_factory=list)
 
     @property
     def paper(self) -> classification.Paper:

@@ -274,3 +274,20 @@ def test_the_loss_is_weighted_by_the_shares():
     unmixed = classification.loss_fn({'classifier': lambda inputs, training: logits}, {
         name: batch[name] for name in ('image', 'label')}, tf.zeros([2]), True, smoothed)[0]
     assert float(unmixed['classifier'][0]) == pytest.approx(float(tf.reduce_sum(plain)), rel=1e-6)
+
+
+def test_with_class_counts_a_rare_class_is_not_held_back_by_its_rarity():
+    """Of ten images that look alike, the loss is least where scores are equal; without counts, at nine to one."""
+    batch = {'image': tf.zeros([10, 8, 8, 3]), 'label': tf.constant([0] * 9 + [1])}
+    for counts, smoothing, scores in ([], 0, [np.log(9), 0]), ([90, 10], 0, [0, 0]), ([90, 10], 0.1, [0, 0]):
+        z = tf.Variable([scores], dtype=tf.float32)
+        with tf.GradientTape() as tape:
+            logits = tf.tile(z, [10, 1])
+            net = {'classifier': lambda inputs, training, logits=logits: logits}
+            found, _ = classification.loss_fn(net, batch, tf.zeros([2]), True,
+                                              Config(class_counts=counts, label_smoothing=smoothing))
+        np.testing.assert_allclose(tape.gradient(found['classifier'][0], z), [[0, 0]], atol=1e-6)
+    with pytest.raises(ModelError, match=r'model\.class_counts has 3 numbers, but there are 2 classes'):
+        classification.loss_fn(net, batch, tf.zeros([2]), True, Config(class_counts=[1, 2, 3]))
+    with pytest.raises(ValueError, match='class_counts must be at least 1 each'):
+        vgg.Config(class_counts=[5, 0])

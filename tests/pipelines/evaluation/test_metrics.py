@@ -102,7 +102,7 @@ class Answers(tf.Module):
 
 
 def test_top_k_errors_through_tfma(tmp_path):
-    """The place of the right class among five answers, or none; slices apart."""
+    """The place of the right class among five answers, or none; slices apart. Weights are those of two classes."""
     places = {'photo': [0, 0, 3, None, 4], 'drawing': [1, None]}
     with tf.io.TFRecordWriter(str(tmp_path / 'predictions')) as writer:
         for kind, each in places.items():
@@ -110,9 +110,11 @@ def test_top_k_errors_through_tfma(tmp_path):
                 answers = [f'n{i}' for i in range(5)]
                 target = 'n9' if place is None else answers[place]
                 row = {'kind': [kind], 'target': [target], 'candidate': answers}
-                writer.write(tf.train.Example(features=tf.train.Features(feature={
+                feature = {
                     name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in texts]))
-                    for name, texts in row.items()})).SerializeToString())
+                    for name, texts in row.items()}
+                feature['weight'] = tf.train.Feature(float_list=tf.train.FloatList(value=[1 / len(each)]))
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
     module = Answers()
     tf.saved_model.save(module, str(tmp_path / 'column'), signatures={'serving_default': module.serve})
     config = tfma.EvalConfig(
@@ -120,15 +122,17 @@ def test_top_k_errors_through_tfma(tmp_path):
         slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=['kind'])],
         metrics_specs=[tfma.MetricsSpec(metrics=[
             tfma.MetricConfig(class_name='CorpusMetric', module=metrics.__name__, config=json.dumps({'name': name}))
-            for name in ('top1_error', 'top5_error')])])
+            for name in ('top1_error', 'top5_error', 'mean_class_error')])])
     shared = tfma.default_eval_shared_model(str(tmp_path / 'column'), tags=['serve'], eval_config=config)
     result = tfma.run_model_analysis(eval_shared_model=shared, eval_config=config,
                                      data_location=str(tmp_path / 'predictions'), output_path=str(tmp_path / 'out'))
     found = {slice_key: {name: value['doubleValue'] for name, value in values[''][''].items()}
              for slice_key, values in result.slicing_metrics}
-    assert found[()] == pytest.approx({'top1_error': 5 / 7, 'top5_error': 2 / 7})
-    assert found[(('kind', 'photo'),)] == pytest.approx({'top1_error': 3 / 5, 'top5_error': 1 / 5})
-    assert found[(('kind', 'drawing'),)] == pytest.approx({'top1_error': 1, 'top5_error': 1 / 2})
+    assert found[()] == pytest.approx({'top1_error': 5 / 7, 'top5_error': 2 / 7, 'mean_class_error': (3 / 5 + 1) / 2})
+    assert found[(('kind', 'photo'),)] == pytest.approx({'top1_error': 3 / 5, 'top5_error': 1 / 5,
+                                                         'mean_class_error': 3 / 5})
+    assert found[(('kind', 'drawing'),)] == pytest.approx({'top1_error': 1, 'top5_error': 1 / 2,
+                                                           'mean_class_error': 1})
 
 
 def test_workers_errors_add_up_and_a_missing_answer_is_wrong():
