@@ -72,11 +72,11 @@ def ctranslate2(nets, resolved, given, jit):
         words, beam_size=4, length_penalty=0, max_decoding_length=length, return_scores=True)])
 
 
-def translate(model: str, lines: str, engine: str = 'ours') -> side.Work:
+def translate(model: str, lines: str, engine: str = 'ours', compute_type: str = 'float32') -> side.Work:
     """Lines of text to lines of text, by an exported model; a unit is a line."""
     with open(lines, encoding='utf-8') as file:
         given = file.read().splitlines()
-    read = {'ours': loaded, 'ctranslate2': loaded_by_ctranslate2}[engine](model)
+    read = loaded(model) if engine == 'ours' else loaded_by_ctranslate2(model, compute_type)
 
     def once():
         read(given)
@@ -89,11 +89,11 @@ def loaded(folder: str):
     return lambda lines: [found['answers'][0] for found in saved_model.run(model, lines)]
 
 
-def loaded_by_ctranslate2(folder: str):
+def loaded_by_ctranslate2(folder: str, compute_type: str):
     """`folder` is what `export --to ctranslate2` wrote, beside it."""
     import ctranslate2
     import sentencepiece
-    engine = ctranslate2.Translator(folder, inter_threads=1, intra_threads=os.cpu_count(), compute_type='float32')
+    engine = ctranslate2.Translator(folder, inter_threads=1, intra_threads=os.cpu_count(), compute_type=compute_type)
     pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, 'subwords.model'))
 
     def read(lines):
