@@ -155,8 +155,8 @@ def _answered(config: 'Config', split, models: dict) -> Iterator[dict]:
 
 def _weighted(config: 'Config', rows: Iterable[dict]) -> Iterable[dict]:
     """Return rows with their weights, if a metric needs them; see `corpus.Row`."""
-    from pipelines.evaluation import corpus, predictions
-    if not {*scorers.names(config)} & {*corpus.OPTIONAL}:
+    from pipelines.evaluation import predictions, thresholds
+    if not {*scorers.names(config)} & {*thresholds.OPTIONAL}:
         return rows
     rows = [*rows]
     counts = collections.Counter(row['target'] for row in rows)

@@ -125,9 +125,6 @@ def _chrf() -> Metric:
                   f'corpus chrF on detokenised text, sacreBLEU {signed.get_signature()}')
 
 
-# Metrics computed only if a threshold names them -> the metric whose models have them. With as many test images of each
-# class, as in ILSVRC, `mean_class_error` is `top1_error`.
-OPTIONAL = {'mean_class_error': 'top1_error'}
 _EVALB = 'labelled, by the rules of evalb with COLLINS.prm'
 # Metric by its name in configurations and reports: (the target's language) -> Metric.
 METRICS: dict[str, Callable[[str], Metric]] = {

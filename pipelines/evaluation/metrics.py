@@ -6,6 +6,7 @@ from tensorflow_model_analysis.metrics import metric_util
 
 from pipelines.evaluation import corpus
 from pipelines.evaluation.predictions import WEIGHT
+from pipelines.evaluation.thresholds import OPTIONAL
 
 
 class CorpusMetric(tfma.metrics.Metric):
@@ -24,7 +25,7 @@ class CorpusMetric(tfma.metrics.Metric):
 def _computations(name: str, place: int, target: str, eval_config=None, model_name: str = '', output_name: str = ''):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     feature = f'{model_name or "candidate"}_well_formed' if name == 'well_formed' else ''
-    read = [feature] if feature else [WEIGHT] if name in corpus.OPTIONAL else []
+    read = [feature] if feature else [WEIGHT] if name in OPTIONAL else []
     return [tfma.metrics.MetricComputation(
         keys=[key], combiner=Sums(key, (name, place, target), eval_config, feature),
         preprocessors=[tfma.metrics.FeaturePreprocessor(read)] if read else None)]  # None: labels, predictions

@@ -2,7 +2,7 @@
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core import roles
-from pipelines.evaluation import corpus
+from pipelines.evaluation.thresholds import OPTIONAL
 
 if TYPE_CHECKING:
     from pipelines.core.config import Config
@@ -23,7 +23,7 @@ def names(config: 'Config') -> tuple[str, ...]:
     Optional ones are among them if a threshold names them.
     """
     asked = {*config.evaluate.thresholds, *config.evaluate.drift}
-    return tuple(name for name in known(config) if name in asked or name not in corpus.OPTIONAL)
+    return tuple(name for name in known(config) if name in asked or name not in OPTIONAL)
 
 
 def known(config: 'Config') -> tuple[str, ...]:
@@ -31,4 +31,4 @@ def known(config: 'Config') -> tuple[str, ...]:
     if found := scorer(config):
         return found.names
     always = config.data_spec.metrics or config.model_spec.metrics
-    return (*(name for name, other in corpus.OPTIONAL.items() if other in always), *always)
+    return (*(name for name, other in OPTIONAL.items() if other in always), *always)

@@ -5,6 +5,9 @@ from data_prep import UserError
 
 CHANGES = ('max_drop', 'max_rise')  # bounds of the change from the blessed model
 Bounds = dict[str, typing.Any]  # a metric's thresholds: numbers, and the word of `in_doubt`
+# Metrics computed only if a threshold names them -> the metric whose models have them. With as many test images of each
+# class, as in ILSVRC, `mean_class_error` is `top1_error`.
+OPTIONAL = {'mean_class_error': 'top1_error'}
 
 
 def check(key: str, bounds: Bounds, by_example: bool, only_changes: bool = False) -> None:

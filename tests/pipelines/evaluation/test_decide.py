@@ -19,7 +19,7 @@ from pipelines.evaluation import gate
 
 def configured(**thresholds):
     """A configuration of text with these thresholds, metric -> bounds."""
-    evaluation = types.SimpleNamespace(thresholds=thresholds, slices=[], networks={})
+    evaluation = types.SimpleNamespace(thresholds=thresholds, drift={}, slices=[], networks={})
     return types.SimpleNamespace(evaluate=evaluation, model=None, data=types.SimpleNamespace(target='de'),
                                  model_spec=roles.model('keras_models.transformer'),
                                  data_spec=roles.data('data_prep.wmt'))

@@ -316,7 +316,7 @@ def test_worst_slice_comes_first(metric, first):
     """Less is better of errors and distances, more of everything else."""
     config = types.SimpleNamespace(data_spec=types.SimpleNamespace(metrics=('other', metric)),
                                    model_spec=types.SimpleNamespace(scorer_module=''),
-                                   evaluate=types.SimpleNamespace(slices=['kind']))
+                                   evaluate=types.SimpleNamespace(slices=['kind'], thresholds={}, drift={}))
     values = {'overall': {metric: 0.5}, 'none': {metric: float('nan')}, 'low': {metric: 0.1}, 'high': {metric: 0.9}}
     assert [row['name'] for row in report._slices(config, values, [])] in ([first, 'low', 'none'],
                                                                            [first, 'high', 'none'])
