@@ -17,7 +17,7 @@ from pipelines.evaluation import parseval
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one model answered to one example.
+    """Hold one model's answer to one example.
 
     Attributes:
       outputs: its outputs, best first, possibly padded with empty strings; or the numbers of a scorer.
@@ -61,23 +61,18 @@ def metric(name: str, place: int = 0, target: str = '') -> Metric:
     return _mean(lambda row: row.outputs[place], '')
 
 
-def _mean(value: Callable[[Row], float | None], protocol: str) -> Metric:
-    """Return the mean of what `value` gives, over the examples for which it is a number."""
+def _mean(value: Callable[[Row], float | None], protocol: str,
+          weight: Callable[[Row], float] = lambda row: 1.0) -> Metric:
+    """Return the weighted mean of what `value` gives, over the examples for which it is a number."""
     def counts(row: Row) -> np.ndarray:
         found = value(row)
-        return np.zeros(2) if found is None or np.isnan(found) else np.array([found, 1.0])
-    return Metric(2, counts, _ratio, protocol)
+        return np.zeros(2) if found is None or np.isnan(found) else weight(row) * np.array([found, 1.0])
+    return Metric(2, counts, lambda sums: float(sums[0] / sums[1]) if sums[1] else float('nan'), protocol)
 
 
-def _mean_class_error() -> Metric:
-    def counts(row: Row) -> np.ndarray:
-        return row.weight * np.array([row.target not in row.outputs[:1], 1.0])
-    return Metric(2, counts, _ratio, "mean over the classes of the fraction of each class's images whose class is not "
-                  'the most probable one; that is, one less the balanced accuracy')
-
-
-def _ratio(sums: np.ndarray) -> float:
-    return float(sums[0] / sums[1]) if sums[1] else float('nan')
+def _missed(k: int) -> Callable[[Row], float]:
+    """Return whether the target is not among the first k outputs, as a function of a row."""
+    return lambda row: row.target not in row.outputs[:k]
 
 
 def _brackets(score: str, protocol: str, right_branching: bool = False) -> Metric:
@@ -133,11 +128,12 @@ METRICS: dict[str, Callable[[str], Metric]] = {
     'chrf': lambda language: _chrf(),
     'exact_match': lambda language: _mean(lambda row: row.outputs[0] == row.target,
                                           'fraction of outputs equal to the reference in every character'),
-    'top1_error': lambda language: _mean(lambda row: row.target not in row.outputs[:1],
-                                         'fraction of images whose class is not the most probable one'),
-    'mean_class_error': lambda language: _mean_class_error(),
-    'top5_error': lambda language: _mean(lambda row: row.target not in row.outputs[:5],
-                                         'fraction of images whose class is not among the five most probable'),
+    'top1_error': lambda language: _mean(_missed(1), 'fraction of images whose class is not the most probable one'),
+    'mean_class_error': lambda language: _mean(
+        _missed(1), "mean over the classes of the fraction of each class's images whose class is not the most probable "
+                    'one; that is, one less the balanced accuracy', lambda row: row.weight),
+    'top5_error': lambda language: _mean(
+        _missed(5), 'fraction of images whose class is not among the five most probable'),
     'bracket_precision': lambda language: _brackets(
         'precision', f'percentage of the predicted brackets that are right; {_EVALB}'),
     'bracket_recall': lambda language: _brackets(

@@ -25,10 +25,10 @@ class CorpusMetric(tfma.metrics.Metric):
 def _computations(name: str, place: int, target: str, eval_config=None, model_name: str = '', output_name: str = ''):
     key = tfma.metrics.MetricKey(name=name, model_name=model_name, output_name=output_name)
     feature = f'{model_name or "candidate"}_well_formed' if name == 'well_formed' else ''
-    read = [feature] if feature else [WEIGHT] if name in OPTIONAL else []
+    read = feature or (WEIGHT if name in OPTIONAL else '')
     return [tfma.metrics.MetricComputation(
         keys=[key], combiner=Sums(key, (name, place, target), eval_config, feature),
-        preprocessors=[tfma.metrics.FeaturePreprocessor(read)] if read else None)]  # None: labels, predictions
+        preprocessors=[tfma.metrics.FeaturePreprocessor([read])] if read else None)]  # None: labels, predictions
 
 
 class Sums(beam.CombineFn):

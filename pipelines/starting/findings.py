@@ -16,7 +16,6 @@ Sections = dict[str, Keys]
 # Names of a split's files and folders; images and pairs each accept one more.
 SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
                'validation': 'validation', 'test': 'test'}
-Z_95 = 1.645  # standard errors that a normal value exceeds with a probability of 5%
 DRIFT = 'most that another format of the model may lose (export --to)'
 ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
 
@@ -125,9 +124,9 @@ def resolved(sections: dict[str, dict[str, Any]]):
         return config.load(str(path))
 
 
-def better_than_chance(error: float, examples: int) -> float:
+def better_than_chance(error: float, examples: float) -> float:
     """Return the largest error rate on this many test examples that is below a baseline's with 95% confidence."""
-    return max(0.0, error - Z_95 * math.sqrt(max(error * (1 - error), 1 / examples) / examples))
+    return max(0.0, error - 1.645 * math.sqrt(max(error * (1 - error), 1 / examples) / examples))
 
 
 def spread(items: list, count: int) -> list:

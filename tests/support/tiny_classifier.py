@@ -80,7 +80,7 @@ def randomised_net(nets, seed=0):
 
 
 class Assets:
-    """As data_prep.imagenet makes them, of pictures whose mean is zero."""
+    """Stand in for those of data_prep.imagenet, with a mean image of zero."""
 
     def __init__(self, classes=7, scale=16):
         self.names = [f'n{i:04}' for i in range(classes)]

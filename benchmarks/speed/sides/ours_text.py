@@ -1,4 +1,5 @@
 """Our Transformer, and CTranslate2 with what `python -m pipelines.export --to ctranslate2` gives it."""
+import functools
 import os
 import tempfile
 
@@ -76,7 +77,8 @@ def translate(model: str, lines: str, engine: str = 'ours', compute_type: str = 
     """Lines of text to lines of text, by an exported model; a unit is a line."""
     with open(lines, encoding='utf-8') as file:
         given = file.read().splitlines()
-    read = loaded(model) if engine == 'ours' else loaded_by_ctranslate2(model, compute_type)
+    by_engine = functools.partial(loaded_by_ctranslate2, compute_type=compute_type)
+    read = {'ours': loaded, 'ctranslate2': by_engine}[engine](model)
 
     def once():
         read(given)

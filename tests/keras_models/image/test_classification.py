@@ -277,7 +277,7 @@ def test_the_loss_is_weighted_by_the_shares():
 
 
 def test_with_class_counts_a_rare_class_is_not_held_back_by_its_rarity():
-    """Of ten images that look alike, the loss is least where scores are equal; without counts, at nine to one."""
+    """Find the least loss over ten images that look alike: at equal scores, and without counts at nine to one."""
     batch = {'image': tf.zeros([10, 8, 8, 3]), 'label': tf.constant([0] * 9 + [1])}
     for counts, smoothing, scores in ([], 0, [np.log(9), 0]), ([90, 10], 0, [0, 0]), ([90, 10], 0.1, [0, 0]):
         z = tf.Variable([scores], dtype=tf.float32)

@@ -26,7 +26,7 @@ def configured(**thresholds):
 
 
 def validated(config, values, baseline=None):
-    """What TFMA says of metrics of these values, name -> number; None is a metric it did not find."""
+    """Return what TFMA says of metrics of these values, name -> number; None is a metric it did not find."""
     models = ['candidate'] if baseline is None else ['candidate', 'baseline']
     eval_config, found = config_util.update_eval_config_with_defaults(
         evaluate.tfma_config(config, models), has_baseline=baseline is not None), {}

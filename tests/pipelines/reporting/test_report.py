@@ -294,7 +294,7 @@ def test_weights_of_others_keep_their_licence(tmp_path):
 
 
 def test_sections_without_data_are_left_out(tmp_path):
-    """As of a model of images: scores instead of text, an index without lengths, and here no events either."""
+    """Report on a model of images: scores instead of text, an index without lengths, and here no events either."""
     rows = [{'target': 'cat', 'kind': 'number', 'candidate': [0.25, 0.75]}] * 3
     context = make_context(str(tmp_path), rows, events=False)
     examples = context.inputs['examples'].uri
