@@ -134,8 +134,11 @@ def _of_classes(rows: list[dict[str, str]], confused: list[tuple[str, str, int, 
         target, other, often, of = confused[0]
         said.append(f'The most frequent confusion: {target!r} is predicted as {other!r} in {often:,} of {of:,}.')
     if suspicious := sum(row[3] >= SURE for row in sure):
-        said.append(f'{suspicious:,} wrong predictions{" or more" if suspicious == SHOWN else ""} have a probability '
-                    f'over {SURE:.0%}: check these files first, because their labels may be wrong.')
+        more = ' or more' if suspicious == SHOWN else ''
+        said.append(f'A wrong prediction has a probability over {SURE:.0%}: check its file first, because its label may '
+                    'be wrong.' if suspicious == 1 else
+                    f'{suspicious:,} wrong predictions{more} have a probability over {SURE:.0%}: check these files first, '
+                    'because their labels may be wrong.')
     return said
 
 

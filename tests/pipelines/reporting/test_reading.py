@@ -42,7 +42,7 @@ def test_what_is_confused_and_which_labels_may_be_wrong():
     assert found.confusions == [('cat', 'dog', 2, 3), ('bird', 'dog', 1, 1)]
     assert [row[0] for row in found.sure] == ['1.jpg', '2.jpg', '4.jpg']
     said = ' '.join(found.advice)
-    assert "'cat' is predicted as 'dog' in 2 of 3" in said and '1 wrong predictions have a probability over 90%' in said
+    assert "'cat' is predicted as 'dog' in 2 of 3" in said and 'A wrong prediction has a probability over 90%' in said
     assert 'Never predicted: bird' in said
     assert '<svg' in found.figure and 'Confusion matrix' in found.figure
 
