@@ -96,7 +96,7 @@ class Config:
         if self.r_drop < 0:
             raise ValueError(f'r_drop must be 0 or more; it is {self.r_drop}')
         if self.r_drop and not (self.P_drop or self.attention_dropout or self.relu_dropout):
-            raise ValueError('r_drop compares two draws of dropout, but there is none; give P_drop, or leave r_drop out')
+            raise ValueError('r_drop compares draws of dropout, but there is none; give P_drop, or leave r_drop out')
         if self.d_model % self.h and not (self.d_k and self.d_v):
             raise ValueError(f'd_model {self.d_model} is not a multiple of h {self.h}; '
                              'choose another h, or give d_k and d_v')

@@ -135,10 +135,10 @@ def _of_classes(rows: list[dict[str, str]], confused: list[tuple[str, str, int, 
         said.append(f'The most frequent confusion: {target!r} is predicted as {other!r} in {often:,} of {of:,}.')
     if suspicious := sum(row[3] >= SURE for row in sure):
         more = ' or more' if suspicious == SHOWN else ''
-        said.append(f'A wrong prediction has a probability over {SURE:.0%}: check its file first, because its label may '
-                    'be wrong.' if suspicious == 1 else
-                    f'{suspicious:,} wrong predictions{more} have a probability over {SURE:.0%}: check these files first, '
-                    'because their labels may be wrong.')
+        said.append(f'A wrong prediction has a probability over {SURE:.0%}: check its file first, because its label '
+                    'may be wrong.' if suspicious == 1 else
+                    f'{suspicious:,} wrong predictions{more} have a probability over {SURE:.0%}: check these files '
+                    'first, because their labels may be wrong.')
     return said
 
 
