@@ -37,12 +37,10 @@ class Parser(subwords.Tokenizer):
         names += [''] * (vocab_size - len(names))
         ids = {name: n for n, name in enumerate(names) if name}
         kinds = [_kind(name) for name in names]
-        closing = [ids.get(f'{subwords.WORD}){name[2:]}', -1) if kind == 'opens' and len(name) > 2 else -1
+        closing = [ids.get(f'{subwords.WORD}){name[2:]}', -1) if kind == 'opens' else -1
                    for name, kind in zip(names, kinds)]
-        whole = np.array(closing) >= 0
-        whole[[n for n in closing if n >= 0]] = True
-        return {**{kind: np.array([each == kind for each in kinds]) for kind in ('tags', 'opens', 'closes', 'continues')},
-                'whole': whole, 'closing': np.array(closing, np.int32)}
+        does = {kind: np.array([each == kind for each in kinds]) for kind in ('tags', 'opens', 'closes', 'continues')}
+        return {**does, 'closing': np.array(closing, np.int32)}
 
     def answer(self, text, ids):
         """Return `text` [n], trees, and `well_formed` [n], for [n] sentences and their predicted ids [n, length]."""

@@ -10,8 +10,8 @@ from keras_models.text import decoding, well_formed
 from keras_models.text.translator import Inference, Translator
 from keras_models.transformer import BOS, EOS, Config
 
-NAMES = ['', '', '', '', '▁(S', '▁)S', '▁(NP', '▁)NP', '▁N', '▁V', 'b', '▁(', '▁)', '▁w']
-PLAIN = 10  # names without those that are part of a word
+NAMES = ['', '', '', '', '▁(S', '▁)S', '▁(NP', '▁)NP', '▁N', '▁V', 'b', '-c', '▁w', '▁(X', '▁)']
+PLAIN = 10  # names that are words
 CLOSING = {4: 5, 6: 7}
 
 
@@ -22,7 +22,6 @@ def kinds(count: int = len(NAMES)) -> well_formed.Kinds:
     return well_formed.Kinds(
         np.array([a and not b and not c for a, b, c in zip(word, *bracket.values())]), *map(np.array, bracket.values()),
         np.array([n != '' and not a for n, a in zip(names, word)]),
-        np.array([n in (*CLOSING, *CLOSING.values()) for n in range(count)]),
         np.array([CLOSING.get(n, -1) for n in range(count)], np.int32))
 
 
@@ -86,7 +85,7 @@ def test_the_best_of_all_trees_is_found(alpha):
 
 @pytest.fixture(scope='module')
 def nets():
-    config = Config(vocab_size=len(NAMES), N=1, d_model=16, d_ff=32, h=2)
+    config = Config(vocab_size=13, N=1, d_model=16, d_ff=32, h=2)
     made = transformer.build(config)
     draw = np.random.default_rng(5)
     for weight in made['transformer'].weights:
@@ -96,14 +95,12 @@ def nets():
 
 @pytest.mark.parametrize('beam_size', [1, 4])
 def test_whatever_a_net_has_learned_its_outputs_are_trees(nets, beam_size):
-    """Sentences of one to six words, of which some are several subwords."""
-    lines = [[13, 10, EOS], [13, 13, 10, 10, EOS], [13] * 6 + [EOS], [9, 10, 8, 13, EOS], [8, EOS]]
+    """Sentences of one to six words, of which some are several subwords, as are some labels."""
+    lines = [[12, 10, EOS], [12, 12, 10, 10, EOS], [12] * 6 + [EOS], [9, 10, 8, 12, EOS], [8, EOS]]
     inputs = tf.ragged.constant(lines, tf.int32).to_tensor()
-    spelled = kinds()
-    spelled = spelled._replace(opens=spelled.opens & spelled.whole, closes=spelled.closes & spelled.whole)
     net, config = nets
     free, bound = (Translator(net, config, Inference(beam_size, 0.6, extra_length=12), rule)
-                   for rule in (None, spelled))
+                   for rule in (None, kinds(config.vocab_size)))
 
     def trees(ids):
         rows = [list(row[:list(row).index(EOS)]) if EOS in row else [] for row in ids.numpy()]
@@ -119,16 +116,31 @@ def test_whatever_a_net_has_learned_its_outputs_are_trees(nets, beam_size):
         assert all(np.array(trees(several[:, n])) | np.isinf(each[:, n]))
 
 
-def test_a_spelled_bracket_is_closed_by_a_spelled_one():
-    """`(bb N )bb`, of which `▁(` and `▁)` are subwords, in no more positions than there are."""
+def told(tokens, length: int, words: int) -> list[set[int]]:
+    """What is allowed before each of the tokens, and after them."""
     rule = well_formed.Trees(kinds())
-    marks = rule.start(tf.constant([[13, EOS]]), 7, 1)
-    allowed, slots = [], tf.zeros([1, 1, 7], tf.int32)
-    for step, last in enumerate([BOS, 11, 10, 10, 8, 12, 10]):
-        may, marks = rule(tf.constant([[last]]), tf.constant(step), slots, tf.constant([7]), marks)
+    marks = rule.start(tf.constant([[12] * words + [EOS]]), length, 1)
+    allowed, slots = [], tf.zeros([1, 1, length], tf.int32)
+    for step, last in enumerate([BOS, *tokens]):
+        may, marks = rule(tf.constant([[last]]), tf.constant(step), slots, tf.constant([length]), marks)
         allowed.append({n for n in range(len(NAMES)) if may[0, 0, n]})
-    tags = {8, 9, 13}
-    assert allowed == [{4, 6, 11}, tags | {4, 6, 10, 11}, tags | {4, 6, 10, 11}, tags | {10}, {12, 10}, {EOS, 10}, {EOS}]
+    return allowed
+
+
+TAGS, OPENS, CONTINUES = {8, 9, 12}, {4, 6, 13}, {10, 11}
+
+
+def test_a_label_of_several_subwords_is_closed_by_the_same():
+    """`(NP-cb (S N )S )NP-cb`, in ten positions with the end."""
+    allowed = told([6, 11, 10, 4, 8, 5, 7, 11, 10], 10, 1)
+    start = TAGS | OPENS | CONTINUES
+    assert allowed == [OPENS, start, start, start, TAGS, {5}, {7}, {11}, {10}, {EOS}]
+
+
+def test_a_label_without_a_counterpart_is_closed_by_another_of_those():
+    """`▁)` is no counterpart of `▁(X`, whose closing bracket has other subwords."""
+    assert told([13, 8, 14, 10], 7, 1) == [OPENS, TAGS | OPENS | CONTINUES, {14} | CONTINUES, {EOS} | CONTINUES,
+                                           {EOS} | CONTINUES]
 
 
 def test_text_without_trees_is_refused():
