@@ -9,6 +9,7 @@ from keras_models import ModelError, transformer
 from keras_models.text import decoding, well_formed
 from keras_models.text.translator import Inference, Translator
 from keras_models.transformer import BOS, EOS, Config
+from pipelines.serving.kit import well_formed as kit
 
 NAMES = ['', '', '', '', '▁(S', '▁)S', '▁(NP', '▁)NP', '▁N', '▁V', 'b', '-c', '▁w', '▁(X', '▁)']
 PLAIN = 10  # names that are words
@@ -141,6 +142,22 @@ def test_a_label_without_a_counterpart_is_closed_by_another_of_those():
     """`▁)` is no counterpart of `▁(X`, whose closing bracket has other subwords."""
     assert told([13, 8, 14, 10], 7, 1) == [OPENS, TAGS | OPENS | CONTINUES, {14} | CONTINUES, {EOS} | CONTINUES,
                                            {EOS} | CONTINUES]
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_without_tensorflow_the_same_is_allowed(seed):
+    """Random choices among what is allowed, to the end."""
+    draw, length, words = np.random.default_rng(seed), 40, seed % 4 + 1
+    rule, theirs = well_formed.Trees(kinds()), kit.Trees(NAMES)
+    sentence, slots = [12] * words + [EOS], tf.zeros([1, 1, length], tf.int32)
+    marks, state, token = rule.start(tf.constant([sentence]), length, 1), theirs.start(sentence), BOS
+    for step in range(length):
+        may, marks = rule(tf.constant([[token]]), tf.constant(step), slots, tf.constant([length]), marks)
+        state = theirs.next(state, token) if step else state
+        assert may[0, 0].numpy().tolist() == theirs.allowed(state, length - step).tolist()
+        if (token := int(draw.choice(np.flatnonzero(may[0, 0])))) == EOS:
+            break
+    assert token == EOS
 
 
 def test_text_without_trees_is_refused():
