@@ -13,7 +13,6 @@ and all brackets opened inside that. If there is none,
    Without any tag, all words become XX at the end of the sentence's bracket.
 5. A bracket left without words is dropped.
 """
-import numpy as np
 import tensorflow as tf
 
 from data_prep.text import subwords
@@ -23,35 +22,10 @@ from data_prep.trees.trees import ANY_TAG
 class Parser(subwords.Tokenizer):
     """Subwords of sentences and linear trees; outputs bracketed trees."""
 
-    def __init__(self, model: bytes):
-        super().__init__(model)
-        self._names = subwords.pieces(model)
-
-    def kinds(self, vocab_size: int) -> dict[str, np.ndarray]:
-        """Return what each of so many subwords does in a linear form, [vocab_size] by name.
-
-        They are the fields of `keras_models.text.well_formed.Kinds`; subwords beyond this vocabulary do nothing.
-        """
-        special = (subwords.PAD, subwords.BOS, subwords.EOS, subwords.UNK)
-        names = ['' if n in special else name for n, name in enumerate(self._names)]
-        names += [''] * (vocab_size - len(names))
-        ids = {name: n for n, name in enumerate(names) if name}
-        kinds = [_kind(name) for name in names]
-        closing = [ids.get(f'{subwords.WORD}){name[2:]}', -1) if kind == 'opens' else -1
-                   for name, kind in zip(names, kinds)]
-        does = {kind: np.array([each == kind for each in kinds]) for kind in ('tags', 'opens', 'closes', 'continues')}
-        return {**does, 'closing': np.array(closing, np.int32)}
-
     def answer(self, text, ids):
         """Return `text` [n], trees, and `well_formed` [n], for [n] sentences and their predicted ids [n, length]."""
         trees, well_formed = delinearise(text, self.detokenize(ids))
         return {'text': trees, 'well_formed': well_formed}
-
-
-def _kind(name: str) -> str:
-    if not name.startswith(subwords.WORD):
-        return 'continues' if name else ''
-    return {'(': 'opens', ')': 'closes'}.get(name[1:2], 'tags')
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.string)], autograph=False)

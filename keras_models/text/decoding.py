@@ -33,12 +33,11 @@ class _State(NamedTuple):
     slots: tf.Tensor  # [B, K, T]
     context: Any
     cache: Any
-    marks: Any
 
 
 def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tensor, T, beam_size: int,
-                alpha: float, bos: int, eos: int, pack: bool = False, several: bool = False,
-                rule: Callable | None = None, marks: Any = ()) -> tuple[tf.Tensor, tf.Tensor]:
+                alpha: float, bos: int, eos: int, pack: bool = False,
+                several: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Find for every sentence the hypothesis with the highest log P / length_penalty.
 
     A candidate that ends counts as finished only if it is among the `beam_size` best of its step, so that a beam of 1
@@ -60,9 +59,6 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
         eighth 1%). Shapes then change, which XLA does not support.
       several: continue until the K best finished hypotheses are known, and return them (not with `pack`): ids [B, K, T]
         and scores [B, K], best first; if fewer finish before `max_length`, the others are empty with score -inf.
-      rule: (ids [B, K], step, slots [B, K, T], max_length [B], marks) -> (allowed [B, K, V], marks), called before
-        `step_fn` with the same values; tokens that are not allowed are never chosen. Probabilities stay those of all.
-      marks: nest of [B, ...] tensors for `rule`.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
@@ -73,11 +69,11 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
     blank = tf.zeros([B, K, T], tf.int32)
     state = _State(tf.constant(0), blank, open_logp, blank, tf.fill([B, K], _NEVER), tf.zeros([B], tf.bool), max_length,
-                   blank, context, cache, marks)
+                   blank, context, cache)
 
     def search(state: _State, until: Callable) -> _State:
         def body(*values):
-            return _advance(step_fn, rule, _State(*values), beam_size, alpha, bos, eos, several)
+            return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos, several)
         shapes = _any_sizes(state) if pack else None
         return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state, shapes))
     if not pack:
@@ -106,8 +102,7 @@ def _any_sizes(values: tuple) -> tuple:
     return tf.nest.map_structure(lambda x: tf.TensorShape([None] * x.shape.rank), values)
 
 
-def _advance(step_fn: Callable, rule: Callable | None, state: _State, K: int, alpha: float, bos: int, eos: int,
-             several: bool) -> _State:
+def _advance(step_fn: Callable, state: _State, K: int, alpha: float, bos: int, eos: int, several: bool) -> _State:
     """Advance every open hypothesis by one position.
 
     A sentence is finished when no open hypothesis can beat its best finished one or, with `several`, its K-th best.
@@ -116,9 +111,8 @@ def _advance(step_fn: Callable, rule: Callable | None, state: _State, K: int, al
     here = tf.range(tf.shape(state.slots)[2]) == step  # [T]
     last = tf.where(step > 0, tf.gather(state.open_ids, tf.maximum(step - 1, 0), axis=2), bos)
     slots = tf.where(here, tf.range(K)[:, None], state.slots)
-    allowed, marks = rule(last, step, slots, state.max_length, state.marks) if rule else (None, state.marks)
     logits, cache = step_fn(last, step, slots, state.context, state.cache)
-    logp, token = _best(tf.cast(logits, tf.float32), 2 * K, allowed)  # [B, K, 2K]
+    logp, token = _best(tf.cast(logits, tf.float32), 2 * K)  # [B, K, 2K]
     # 2K candidates: even if K of them end, K remain open.
     best, where = tf.math.top_k(tf.reshape(state.open_logp[..., None] + logp, [B, -1]), 2 * K)
     beam, token = where // tf.shape(logp)[2], tf.gather(tf.reshape(token, [B, -1]), where, batch_dims=1)
@@ -139,19 +133,15 @@ def _advance(step_fn: Callable, rule: Callable | None, state: _State, K: int, al
     ids = tf.where(keep[..., None], state.ids, ids)
     beaten = open_logp[:, 0] / length_penalty(state.max_length, alpha) <= scores[:, -1 if several else 0]
     done = state.done | beaten | (step + 1 >= state.max_length)
-    return _State(step + 1, open_ids, open_logp, ids, scores, done, state.max_length, slots, state.context, cache,
-                  marks)
+    return _State(step + 1, open_ids, open_logp, ids, scores, done, state.max_length, slots, state.context, cache)
 
 
-def _best(logits, n: int, allowed=None):
+def _best(logits, n: int):
     """Return log probabilities and ids of the n most probable of [..., V], or all V, best first.
 
     log p = z - log sum exp z, summed relative to the largest, whose p is at least 1 / V: one pass instead of the four
-    of a log-softmax. Those that are not `allowed` have -inf.
+    of a log-softmax.
     """
-    if allowed is not None:
-        z, ids = _top(tf.where(allowed, logits, -math.inf), min(n, logits.shape[-1]))
-        return z - tf.reduce_logsumexp(logits, -1, keepdims=True), ids
     z, ids = _top(logits, min(n, logits.shape[-1]))
     p = tf.gather(tf.nn.softmax(logits), ids[..., :1], batch_dims=len(logits.shape) - 1)
     return z - z[..., :1] + tf.math.log(p), ids

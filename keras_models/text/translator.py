@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from keras_models.core.layers import by_name
-from keras_models.text import attention_maps, decoding, well_formed
+from keras_models.text import attention_maps, decoding
 from keras_models.text.portable import networks  # noqa: F401 (part of a serving module)
 from keras_models.transformer import BOS, EOS, PAD, Config, Stacks, source_mask
 
@@ -25,18 +25,16 @@ class Inference:
     """Inference settings (section 6.1): beam search with length penalty `alpha`.
 
     Outputs are at most `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are
-    read. `well_formed`, for parsers, allows only outputs that are one tree over exactly the input's words.
+    read.
     """
     beam_size: int = 4  # hypotheses kept at every step; 1 is greedy decoding
     alpha: float = 0.6  # length penalty; 0 disables it
     extra_length: int = 50
     max_input_length: int = 256
-    well_formed: bool = False
 
     def describe(self) -> list[str]:
         return [f'beam {self.beam_size}', f'length penalty alpha {self.alpha:g}',
-                f'at most {self.extra_length} tokens longer than the input',
-                *['well-formed trees only'] * self.well_formed]
+                f'at most {self.extra_length} tokens longer than the input']
 
 
 class Translator:
@@ -44,14 +42,11 @@ class Translator:
 
     Args:
       nets: as returned by `transformer.build`.
-      kinds: what subwords do in trees, if outputs are to be such (`inference.well_formed`).
     """
 
-    def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference,
-                 kinds: well_formed.Kinds | None = None):
+    def __init__(self, nets: dict[str, keras.Model], config: Config, inference: Inference):
         self.stacks = Stacks({layer.name: layer for layer in nets['transformer'].layers}, config)
         self.config, self.inference = config, inference
-        self.rule = well_formed.Trees(kinds) if kinds else None
 
     def __call__(self, inputs, pack: bool = False, several: bool = False):
         """Decode with beam `beam_size`, length penalty `alpha`, at most `extra_length` tokens longer than the input.
@@ -73,8 +68,7 @@ class Translator:
                        for d in (c.d_k, c.d_v)) for _ in range(c.N)]
         return decoding.beam_search(
             functools.partial(self._step, self._weights(), pack), (source, source_mask(inputs)), cache,
-            lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack, several,
-            self.rule, self.rule.start(inputs, T, asked.beam_size) if self.rule else ())
+            lengths + asked.extra_length, T, asked.beam_size, asked.alpha, BOS, EOS, pack, several)
 
     def hypotheses(self, inputs):
         """Return the K best finished hypotheses of the same search: ids [B, K, S + extra_length] and scores [B, K]."""
@@ -166,7 +160,7 @@ class Translation(tf.Module):
                                                                 autograph=False)
         self.nets = by_name(nets)
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # a SavedModel must track the second
-        self._translator = Translator(nets, config, inference, well_formed.kinds(tokenizer, config, inference))
+        self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length
 
     def signatures(self) -> dict:

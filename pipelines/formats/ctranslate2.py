@@ -28,9 +28,6 @@ def check(format: 'Format', config: 'Config') -> None:
     if not isinstance(config.model, transformer.Config):
         raise UserError(f'--to {format.name} needs a model of keras_models.transformer; model.module is '
                         f'{config.values["model"]["module"]}.')
-    if config.inference.well_formed:
-        raise UserError(f'--to {format.name}: its search knows no inference.well_formed. Give --set '
-                        'inference.well_formed=false, or another format.')
 
 
 def write(format: 'Format', trained: 'Trained', folder: str) -> dict:

@@ -53,7 +53,7 @@ _TFLITE, _ONNX = 'keras_models.formats.tflite_file', 'keras_models.formats.onnx_
 _CLIENTS = {'image': ('classify', 'networks', 'resampling'),
             'boxes': ('localise', 'classify', 'networks', 'resampling'),
             'text': ('translate', 'search', 'networks'),
-            'tree': ('parse', 'translate', 'search', 'networks', 'well_formed'),
+            'tree': ('parse', 'translate', 'search', 'networks'),
             'try_on': ('try_on', 'networks', 'pairs', 'people', 'resampling')}
 _OF_8_BITS = {task: names for task, names in _CLIENTS.items() if task != 'try_on'}
 FORMATS = {each.name: each for each in (

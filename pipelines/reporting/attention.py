@@ -12,7 +12,7 @@ from data_prep import UserError, wmt
 from data_prep.core import records
 from data_prep.text import subwords
 from keras_models import transformer
-from keras_models.text import attention_maps, translator, well_formed
+from keras_models.text import attention_maps, translator
 from pipelines.core import config as configs
 from pipelines.core.pipeline import Pipeline
 from pipelines.reporting import pages
@@ -66,8 +66,7 @@ def look(pipeline: Pipeline, sentence: str, target: str = '') -> Looked:
     if target:
         targets = ids(target)
     else:
-        kinds = well_formed.kinds(tokenizer, config.model, config.inference)
-        found, _ = translator.Translator(nets, config.model, config.inference, kinds)(inputs, pack=True)
+        found, _ = translator.Translator(nets, config.model, config.inference)(inputs, pack=True)
         targets = found[:, :int(tf.reduce_sum(tf.cast(found != 0, tf.int32)))]
         target = tokenizer.detokenize(tf.RaggedTensor.from_tensor(targets)).numpy()[0].decode()
     weights = attention_maps.attention_weights(nets, config.model, inputs, targets)

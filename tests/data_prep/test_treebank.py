@@ -390,21 +390,6 @@ def test_brackets_are_one_subword_each_and_all_come_back(bank, tmp_path, tags):
         assert [len(line.split()) + 1 for line in linear] == lengths.tolist()  # and the end
 
 
-@pytest.mark.parametrize('symbols', [['(S', ')S', '(NP', ')NP', '(VP', ')VP'], []], ids=['some', 'none'])
-def test_subwords_have_kinds_and_brackets_their_counterparts(bank, tmp_path, symbols):
-    prepare(bank(tags='keep', vocab_size=160, symbols=symbols), tmp_path / 'out')
-    model = wmt.subword_model(str(tmp_path / 'out'))
-    kinds, pieces = treebank.assets(str(tmp_path / 'out')).kinds(170), subwords.pieces(model)
-    for n, piece in enumerate(pieces):
-        said = {kind for kind in ('tags', 'opens', 'closes', 'continues') if kinds[kind][n]}
-        first = 'opens' if piece[1:2] == '(' else 'closes' if piece[1:2] == ')' else 'tags'
-        assert said == (set() if n < 4 else {first if piece[0] == subwords.WORD else 'continues'}), piece
-        counterpart = piece.replace('(', ')') if said == {'opens'} else ''
-        assert kinds['closing'][n] == (pieces.index(counterpart) if counterpart in pieces else -1)
-    assert sum(kinds['closing'] >= 0) >= max(1, len(symbols) // 2)
-    assert not any(kinds[kind][160:].any() for kind in kinds if kind != 'closing') and len(kinds['tags']) == 170
-
-
 def test_a_long_line_ends_its_tree_and_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(tree_files, '_LONGEST', 64)
     content = b'(S (NN ' + b'a' * 500 + b'))\n(S (NN b))\n'

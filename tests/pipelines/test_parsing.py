@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import UserError, treebank
+from data_prep import treebank
 from data_prep.core import records
 from data_prep.trees import tree_graph, trees
 from pipelines.core import config, stage
@@ -145,31 +145,6 @@ def test_a_format_parses_as_the_saved_model(finished, name, monkeypatch):
         assert bool(line) == bool(found['score'])
     alone = subprocess.check_output([sys.executable, 'parse.py', asked[0]], cwd=folder, text=True)
     assert alone == '(S (NP (XX the) (XX dog)) (VP (XX sees) (NP (XX 3) (XX birds))) (. .))\n'
-
-
-def test_a_search_among_trees_alone_finds_trees_in_every_format_that_knows_it(finished):
-    """Sentences unlike all that were learned, whose outputs are else not well formed; training is not repeated."""
-    pipeline, _ = finished
-    asked = ['seen words', 'the the the , 7 , 7 .', 'birds birds knows dog cat tree house 1 2 3 sees .', 'the dog sees .']
-
-    def parsed(run, stages):
-        run.run(stage.get('export'))
-        folders = [os.path.join(run.outputs('export')['model'].uri, 'Format-Serving')]
-        folders += [run.run(stage.get(f'export-{name}'))[name].uri for name in stages]
-        return [saved_model.run(load(folder), asked)
-                for load, folder in zip([saved_model.load, *[runner.load] * len(stages)], folders)]
-    [free] = parsed(pipeline, [])
-    assert not all(found['well_formed'] for found in free)
-    file = os.path.join(os.path.dirname(pipeline.root), 'parsing.yaml')
-    bound = Pipeline(config.load(file, ['inference.well_formed=true']), pipeline.root, [])
-    ours, theirs = parsed(bound, ['tflite'])
-    for line, found, other in zip(asked, ours, theirs):
-        assert found['well_formed'] is True and other['well_formed'] is True
-        assert found['answers'] == other['answers']
-        assert found['score'] == pytest.approx(other['score'], rel=1e-4)
-        assert len(trees.parse(found['answers'][0])) == 1
-    with pytest.raises(UserError, match='its search knows no inference.well_formed'):
-        bound.run(stage.get('export-ctranslate2'))
 
 
 def test_records_hold_what_the_files_say(finished):

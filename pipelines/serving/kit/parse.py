@@ -21,27 +21,10 @@ ANY_TAG = 'XX'
 class Parser(translate.Translator):
     """A parser loaded from a model folder: a translator of sentences to trees in their linear form."""
 
-    def rule(self):
-        """Return the rule of trees, if `inference.well_formed` asks for it."""
-        if not self.inference.get('well_formed'):
-            return None
-        if isinstance(self.subwords, translate.WordPieces):
-            return load_rule().Trees(self.subwords.pieces)
-        return load_rule().Trees([self.subwords.id_to_piece(n) for n in range(self.subwords.get_piece_size())])
-
     def answer(self, line, text):
         """Return the tree that a linear form gives to a sentence, and whether it was well formed."""
         tree, well_formed = bracketed(line, text)
         return {'text': tree, 'well_formed': well_formed}
-
-
-def load_rule():
-    """Import the file well_formed.py beside this one."""
-    try:
-        from pipelines.serving.kit import well_formed
-    except ImportError:  # a copy, with a copy of that file beside it
-        import well_formed  # type: ignore[no-redef]
-    return well_formed
 
 
 def bracketed(sentence, text):

@@ -15,13 +15,11 @@ class Search:
 
     Args:
       inference: `beam_size`, `alpha`, `extra_length` and `max_input_length`, see `translate.py`.
-      rule: what an id may follow: `start(ids)` of a sentence and `next(state, id)` return states, and `allowed(state,
-        left)` ids, [n] of truth values, if so many positions are left. Without it, anything.
     """
 
-    def __init__(self, folder, inference, rule=None):
+    def __init__(self, folder, inference):
         found = networks.load(folder)
-        self.encoder, self.decoder, self.inference, self.rule = found['encoder'], found['decoder'], inference, rule
+        self.encoder, self.decoder, self.inference = found['encoder'], found['decoder'], inference
 
     def __call__(self, sources):
         """Return the ids of the best hypothesis, with its end symbol, and its score, for ids without one."""
@@ -47,11 +45,9 @@ class Search:
                  for name, array in encoded.items()}
         hypotheses, log_p = np.zeros([B, K, 0], np.int32), np.tile(np.float32([0] + [NEVER] * (K - 1)), [B, 1])
         last, step = np.full([B, K], BOS, np.int32), 0
-        states = [[self.rule.start(ids)] * K for ids in source] if self.rule else []
         while len(sentences):
             found = self.decoder(last=last, step=np.array([step], np.int32), source=source, **encoded, **cache)
-            logits = found.pop('logits')
-            score, beam, token = continued(log_p, logits, 2 * K, self.allowed(states, longest - step, logits.shape))
+            score, beam, token = continued(log_p, found.pop('logits'), 2 * K)
             longer = np.concatenate([taken(hypotheses, beam), token[..., np.newaxis]], 2)
             step += 1
             for row, i in np.argwhere(token[:, :K] == EOS):
@@ -59,7 +55,6 @@ class Search:
                     best[sentences[row]] = longer[row, i].tolist(), finished
             stay = np.argsort(token == EOS, 1, kind='stable')[:, :K]
             hypotheses, log_p, last = taken(longer, stay), taken(score, stay), taken(token, stay)
-            states = self.following(states, taken(beam, stay), last, log_p)
             at_most = log_p[:, 0] / self.penalty(longest)  # log P can only fall
             for row in np.flatnonzero(longest == step):
                 if not best[sentences[row]][0]:
@@ -71,47 +66,26 @@ class Search:
                 sentences, longest, source, hypotheses, log_p, last = (
                     each[go_on] for each in (sentences, longest, source, hypotheses, log_p, last))
                 encoded = {name: array[go_on] for name, array in encoded.items()}
-                states = [each for each, stays in zip(states, go_on) if stays]
         return best
-
-    def allowed(self, states, left, shape):
-        """Return which ids the rule allows after each hypothesis, [B, K, V]; None without a rule."""
-        if not self.rule:
-            return None
-        found = np.zeros(shape, bool)
-        for row, (those, most) in enumerate(zip(states, left)):
-            for k, state in enumerate(those):
-                may = self.rule.allowed(state, most)
-                found[row, k, :len(may)] = may
-        return found
-
-    def following(self, states, beam, token, log_p):
-        """Return the rule's states of hypotheses [B, K] that continue those of `beam`; impossible ones keep theirs."""
-        return [[those[k] if lost else self.rule.next(those[k], id_) for k, id_, lost in zip(*each)]
-                for those, *each in zip(states, beam, token, log_p == -np.inf)]
 
     def penalty(self, length):
         """Return the length penalty of Wu et al. 2016, eq. (14)."""
         return ((5 + length) / 6) ** self.inference['alpha']
 
 
-def continued(log_p, logits, n, allowed=None):
+def continued(log_p, logits, n):
     """Return the n best continuations of each sentence's hypotheses, best first.
 
     Args:
       log_p: [B, K], of the hypotheses.
       logits: [B, K, V], of the next id.
-      allowed: [B, K, V]; ids that are not have log probability -inf.
 
     Returns:
       Log probability, hypothesis and id, [B, n] each.
     """
     highest = logits.max(-1, keepdims=True)
     sums = np.exp(logits - highest).sum(-1, keepdims=True)
-    scores = log_p[..., np.newaxis] + logits - highest - np.log(sums)
-    if allowed is not None:
-        scores = np.where(allowed, scores, -np.inf)
-    scores = scores.reshape(len(logits), -1)
+    scores = (log_p[..., np.newaxis] + logits - highest - np.log(sums)).reshape(len(logits), -1)
     best = np.sort(np.argpartition(-scores, n, 1)[:, :n], 1)  # the first of equals is the first
     best = taken(best, np.argsort(-taken(scores, best), 1, kind='stable'))
     return taken(scores, best), best // logits.shape[2], (best % logits.shape[2]).astype(np.int32)

@@ -35,7 +35,7 @@ class Translator:
         if (folder / 'model.bin').exists():
             self.translate = CTranslate2(folder, self.inference, compute_type)
         else:
-            self.translate = load_search().Search(folder, self.inference, self.rule())
+            self.translate = load_search().Search(folder, self.inference)
 
     def __call__(self, lines):
         """Translate any number of lines: a list of dicts with `text`, `score` and `truncated`, in their order."""
@@ -49,10 +49,6 @@ class Translator:
                 text = self.subwords.decode([i for i in answer if i != EOS])
                 results[number].update(self.answer(lines[number], text), score=score)
         return results
-
-    def rule(self):
-        """Return the rule that outputs follow, see `search.py`; None if any may be found."""
-        return None
 
     def answer(self, line, text):
         """Return what is answered to a line for the text that its subwords make."""
@@ -122,8 +118,8 @@ class WordPieces:
 
     def __init__(self, model):
         found = json.loads(model)
-        self.normalization, self.pieces = found['normalization'], found['pieces']
-        self.texts = [piece.replace('▁', ' ').encode() for piece in self.pieces]
+        self.normalization = found['normalization']
+        self.texts = [piece.replace('▁', ' ').encode() for piece in found['pieces']]
         self.texts[:4] = b'', b'', b'', ' ⁇ '.encode()
         if found['byte_fallback']:  # bytes come first, by name
             self.texts[4:260] = [bytes([i]) for i in range(256)]
