@@ -57,13 +57,12 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
       T: upper bound of `max_length`, static under XLA.
       pack: remove finished sentences whenever they are a quarter of the remaining ones (a half took 6% longer, an
         eighth 1%). Shapes then change, which XLA does not support.
-      several: continue until the K best finished hypotheses are known, and return them (not with `pack`): ids [B, K, T]
-        and scores [B, K], best first; if fewer finish before `max_length`, the others are empty with score -inf.
+      several: continue until the K best finished hypotheses are known, and return them: ids [B, K, T] and scores
+        [B, K], best first; if fewer finish before `max_length`, the others are empty with score -inf.
 
     Returns:
       ids [B, T], ended by `eos` or padded with 0, and scores [B].
     """
-    assert not (several and pack)
     B, K = tf.shape(max_length)[0], beam_size
     # All beams but the first start as impossible, because K equal hypotheses would stay equal.
     open_logp = tf.tile(tf.constant([[0.0] + [_NEVER] * (K - 1)]), [B, 1])
@@ -76,9 +75,9 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
             return _advance(step_fn, _State(*values), beam_size, alpha, bos, eos, several)
         shapes = _any_sizes(state) if pack else None
         return _State(*tf.while_loop(lambda *values: until(_State(*values)), body, state, shapes))
+    answers = _several if several else _answers
     if not pack:
-        state = search(state, lambda state: tf.logical_and(state.step < T, ~tf.reduce_all(state.done)))
-        return _several(state, alpha) if several else _answers(state, alpha)
+        return answers(search(state, lambda state: tf.logical_and(state.step < T, ~tf.reduce_all(state.done))), alpha)
 
     def some_open(left, *_):
         return tf.size(left) > 0
@@ -86,14 +85,15 @@ def beam_search(step_fn: Callable, context: Any, cache: Any, max_length: tf.Tens
     def go_on(left, ids, scores, *values):
         """Search until a quarter are finished; then store those and pack the others."""
         state = search(_State(*values), lambda state: 4 * tf.reduce_sum(tf.cast(state.done, tf.int32)) < tf.size(left))
-        found, score = _answers(state, alpha)
+        found, score = answers(state, alpha)
         leaving, staying = tf.where(state.done)[:, 0], tf.where(~state.done)[:, 0]
         rows = tf.gather(left, leaving)[:, None]
         ids = tf.tensor_scatter_nd_update(ids, rows, tf.gather(found, leaving))
         scores = tf.tensor_scatter_nd_update(scores, rows, tf.gather(score, leaving))
         packed = _State(state.step, *tf.nest.map_structure(lambda x: tf.gather(x, staying), state[1:]))
         return tf.gather(left, staying), ids, scores, *packed
-    start = (tf.range(B), tf.zeros([B, T], tf.int32), tf.zeros([B]), *state)
+    each = [B, K] if several else [B]
+    start = (tf.range(B), tf.zeros([*each, T], tf.int32), tf.zeros(each), *state)
     _, ids, scores, *_ = tf.while_loop(some_open, go_on, start, _any_sizes(start))
     return ids, scores
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
+from keras_models import ModelError
 from keras_models.core.layers import by_name
 from keras_models.text import attention_maps, decoding
 from keras_models.text.portable import networks  # noqa: F401 (part of a serving module)
@@ -25,16 +26,19 @@ class Inference:
     """Inference settings (section 6.1): beam search with length penalty `alpha`.
 
     Outputs are at most `extra_length` tokens longer than the input, of which at most `max_input_length` subwords are
-    read.
+    read. `prefer_well_formed`, for parsers: the output is the best finished hypothesis of the beam that needs no repair
+    to be a tree over the input's words, if there is one.
     """
     beam_size: int = 4  # hypotheses kept at every step; 1 is greedy decoding
     alpha: float = 0.6  # length penalty; 0 disables it
     extra_length: int = 50
     max_input_length: int = 256
+    prefer_well_formed: bool = False
 
     def describe(self) -> list[str]:
         return [f'beam {self.beam_size}', f'length penalty alpha {self.alpha:g}',
-                f'at most {self.extra_length} tokens longer than the input']
+                f'at most {self.extra_length} tokens longer than the input',
+                *['well-formed outputs preferred'] * self.prefer_well_formed]
 
 
 class Translator:
@@ -142,8 +146,8 @@ class Translation(tf.Module):
     Signatures:
       serving_default: `text` [n] strings -> `text` [n], `score` [n], `truncated` [n], and what the tokenizer adds.
       tf_examples: `examples` [n] serialized tf.Examples with a feature `source` -> the same.
-      explore: `text` [n] -> `alternatives` and `scores` [n, K], all finished hypotheses of the beam, best first, then
-        '' and -inf; `source` [n, S] and `target` [n, T], subwords of the line and the best output, padded with '';
+      explore: `text` [n] -> `alternatives` and `scores` [n, K], all finished hypotheses of the beam, the output first,
+        then '' and -inf; `source` [n, S] and `target` [n, T], subwords of the line and the best output, padded with '';
         and `attention` [n, T, S], the decoder's attention to the source for each, averaged over layers and heads.
 
     Functions for callers that batch themselves: `encode`, `decode` (compiled by XLA if `jit`), `decode_fixed`, the same
@@ -162,6 +166,9 @@ class Translation(tf.Module):
         self._tokenizer, self._pieces = tokenizer, tokenizer.resource  # a SavedModel must track the second
         self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length
+        self._prefers = inference.prefer_well_formed
+        if self._prefers and 'well_formed' not in tokenizer.answer(tf.constant(['']), tf.constant([[EOS]])):
+            raise ModelError('inference.prefer_well_formed is for trees, but this data set has none. Leave it out.')
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples, 'explore': self.explore}
@@ -175,9 +182,28 @@ class Translation(tf.Module):
         return {'ids': _choose(truncated, cut, ids).to_tensor(PAD), 'truncated': truncated}
 
     def _decode(self, ids, pack: bool = False):
-        """Map ids [n, S] to the best hypothesis' ids [n, S + extra_length] and score [n]."""
-        best, score = self._translator(ids, pack)
+        """Map ids [n, S] to the best hypothesis' ids [n, S + extra_length] and score [n].
+
+        With `prefer_well_formed` they are those of all hypotheses, [n, K, S + extra_length] and [n, K], for `prefer`.
+        """
+        best, score = self._translator(ids, pack, several=self._prefers)
         return {'ids': best, 'score': score}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
+                                  tf.TensorSpec([None, None, None], tf.int32, 'ids'),
+                                  tf.TensorSpec([None, None], tf.float32, 'score')], autograph=False)
+    def prefer(self, text, ids, score):
+        """Return ids [n, T] and score [n] of the best well-formed hypothesis of lines, or else of the best."""
+        ids, score = self._by_form(text, ids, score)
+        return {'ids': ids[:, 0], 'score': score[:, 0]}
+
+    def _by_form(self, text, ids, score):
+        """Put well-formed hypotheses, [n, K, T], before the others; each best first."""
+        n, K, T = tf.unstack(tf.shape(ids))
+        answer = self._tokenizer.answer(tf.repeat(text, K), tf.reshape(ids, [n * K, T]))
+        first = tf.reshape(answer['well_formed'], [n, K]) & tf.math.is_finite(score)
+        order = tf.argsort(tf.cast(first, tf.int32), direction='DESCENDING', stable=True)
+        return tf.gather(ids, order, batch_dims=1), tf.gather(score, order, batch_dims=1)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
                                   tf.TensorSpec([None, None], tf.int32, 'ids')], autograph=False)
@@ -189,6 +215,8 @@ class Translation(tf.Module):
     def serve(self, text):
         encoded = self.encode(text)
         decoded = self.decode(encoded['ids'])
+        if self._prefers:
+            decoded = self.prefer(text, **decoded)
         empty = encoded['ids'][:, 0] == EOS
         answer = self.answer(text, decoded['ids'])
         return {**answer, 'text': tf.where(empty, '', answer['text']), 'score': decoded['score'],
@@ -203,6 +231,8 @@ class Translation(tf.Module):
     def explore(self, text):
         ids = self.encode(text)['ids']
         found, scores = self._translator.hypotheses(ids)
+        if self._prefers:
+            found, scores = self._by_form(text, found, scores)
         n, K, T = tf.unstack(tf.shape(found))
         texts = self.answer(tf.repeat(text, K), tf.reshape(found, [n * K, T]))['text']
         there = tf.math.is_finite(scores) & (ids[:, :1] != EOS)
@@ -292,9 +322,13 @@ def _asked(model, batch: list[tuple], rows: int | None) -> tuple[list[tuple], li
 
 def _answers(model, asked: list[tuple], decoded: dict) -> list[tuple]:
     """Return (number, part, text, score, further outputs) for each (number, part, line)."""
-    ids = decoded['ids'][:len(asked)]  # without the padding rows
+    decoded = {key: value[:len(asked)] for key, value in decoded.items()}  # without the padding rows
+    text = tf.constant([line for _, _, line in asked])
+    if decoded['ids'].shape.rank == 3:
+        decoded = model.prefer(text, **decoded)
+    ids = decoded['ids']
     if hasattr(model, 'answer'):
-        answer = model.answer(tf.constant([line for _, _, line in asked]), ids)
+        answer = model.answer(text, ids)
     else:  # exported by an earlier version
         answer = model.text(ids)
     said = {key: value.numpy().tolist() for key, value in answer.items()}

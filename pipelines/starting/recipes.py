@@ -187,7 +187,7 @@ def _parsers(found: Findings) -> Iterator[Candidate]:
     more = {'substitutions': (amount['substitutions'], 'trees made from each by replacing phrases')}
     yield from _sequence(found, amount, {
         'data': more if amount['substitutions'] else {},
-        'inference': {'alpha': (0.3, '')},
+        'inference': {'alpha': (1.0, ''), 'prefer_well_formed': (True, 'of the beam, the best that is a tree')},
         'model': {'norm': ('pre', 'trains more stably on long outputs')}})
 
 

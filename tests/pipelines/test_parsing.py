@@ -1,6 +1,7 @@
 """From trees to a served parser with the user's commands (Vaswani et al. 6.3)."""
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -145,6 +146,42 @@ def test_a_format_parses_as_the_saved_model(finished, name, monkeypatch):
         assert bool(line) == bool(found['score'])
     alone = subprocess.check_output([sys.executable, 'parse.py', asked[0]], cwd=folder, text=True)
     assert alone == '(S (NP (XX the) (XX dog)) (VP (XX sees) (NP (XX 3) (XX birds))) (. .))\n'
+
+
+@pytest.mark.parametrize('name', ['tflite', pytest.param('ctranslate2', marks=pytest.mark.slow)])
+def test_well_formed_hypotheses_are_preferred_in_every_format(finished, name, monkeypatch):
+    """Sentences unlike those learned from, whose best hypotheses need repair; training is not repeated."""
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    pipeline, _ = finished
+    draw = random.Random(0)
+    asked = [' '.join(draw.choice('the dog tree sees knows 7 birds .'.split()) for _ in range(n % 9 + 2))
+             for n in range(30)]
+
+    def parsed(run):
+        run.run(stage.get('export'))
+        ours = saved_model.load(os.path.join(run.outputs('export')['model'].uri, 'Format-Serving'))
+        return ours, saved_model.run(ours, asked)
+    model, plain = parsed(pipeline)
+    file = os.path.join(os.path.dirname(pipeline.root), 'parsing.yaml')
+    preferring = Pipeline(config.load(file, ['inference.prefer_well_formed=true']), pipeline.root, [])
+    chosen, ours = parsed(preferring)
+    more = model.signatures['explore'](text=tf.constant(asked))
+    again = chosen.signatures['explore'](text=tf.constant(asked))
+    mended = 0
+    for row, (before, found) in enumerate(zip(plain, ours)):
+        assert found['well_formed'] >= before['well_formed']
+        assert found['score'] == pytest.approx(before['score'], rel=1e-5) or not before['well_formed']
+        assert again['alternatives'][row, 0] == found['answers'][0]
+        places = np.flatnonzero(more['alternatives'][row].numpy() == found['answers'][0].encode())
+        assert min(abs(more['scores'][row].numpy()[places] - found['score'])) < 1e-4
+        mended += found['well_formed'] and not before['well_formed']
+    assert mended >= 3
+    folder = preferring.run(stage.get(f'export-{name}'))[name].uri
+    theirs = saved_model.run(runner.load(folder), asked)
+    if name == 'ctranslate2':  # its search stops earlier
+        assert sum(found['well_formed'] for found in theirs) >= sum(found['well_formed'] for found in plain) + 2
+    else:
+        assert [found['answers'] for found in theirs] == [found['answers'] for found in ours]
 
 
 def test_records_hold_what_the_files_say(finished):

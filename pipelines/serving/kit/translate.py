@@ -45,10 +45,15 @@ class Translator:
         todo = sorted((number for number, row in enumerate(ids) if row), key=lambda number: len(ids[number]))
         for start in range(0, len(todo), self.batch):  # batch lines of similar length
             batch = todo[start:start + self.batch]
-            for number, (answer, score) in zip(batch, self.translate([ids[number] for number in batch])):
-                text = self.subwords.decode([i for i in answer if i != EOS])
-                results[number].update(self.answer(lines[number], text), score=score)
+            for number, hypotheses in zip(batch, self.translate([ids[number] for number in batch])):
+                results[number].update(self.best(lines[number], hypotheses))
         return results
+
+    def best(self, line, hypotheses):
+        """Return the answer of the first of hypotheses, with its score; with `prefer_well_formed`, of those that are."""
+        answers = [{**self.answer(line, self.subwords.decode([i for i in ids if i != EOS])), 'score': score}
+                   for ids, score in hypotheses]
+        return next((each for each in answers if each.get('well_formed')), answers[0])
 
     def answer(self, line, text):
         """Return what is answered to a line for the text that its subwords make."""
@@ -77,7 +82,7 @@ class CTranslate2:
         self.engine = ctranslate2.Translator(str(folder), compute_type=compute_type)
 
     def __call__(self, sources):
-        """Return the ids of the best hypothesis, with its end symbol, and its score, for ids without one.
+        """Return hypotheses for ids without end symbol, as `search.Search` does.
 
         No output is longer than the longest source plus `extra_length`.
         """
@@ -90,10 +95,13 @@ class CTranslate2:
         return [self._best(result) for result in found]
 
     def _best(self, result):
-        """Return the best finished hypothesis; if none is finished, the best of all."""
+        """Return the best finished hypothesis, or all; if none is finished, the best of all."""
         scored = [([self.ids[token] for token in tokens], log_p / ((5 + len(tokens)) / 6) ** self.inference['alpha'])
                   for tokens, log_p in zip(result.hypotheses, result.scores)]
-        return max(scored, key=lambda hypothesis: (hypothesis[0][-1] == EOS, hypothesis[1]))
+        scored.sort(key=lambda hypothesis: (hypothesis[0][-1] != EOS, -hypothesis[1]))
+        if not self.inference.get('prefer_well_formed'):
+            return scored[:1]
+        return [each for each in scored if each[0][-1] == EOS] or scored[:1]
 
 
 def load_search():

@@ -277,6 +277,17 @@ def test_cached_equals_uncached_token_for_token(model, beam_size, alpha):
     np.testing.assert_allclose(scores, slow_scores, atol=1e-4)
 
 
+@pytest.mark.parametrize('alpha', [0.0, 1.0])
+def test_packing_changes_none_of_several(model, alpha):
+    nets, config = model
+    translator = Translator(nets, config, dataclasses.replace(INFERENCE, alpha=alpha))
+    ids, scores = translator.hypotheses(tf.constant(INPUTS))
+    packed, again = translator(tf.constant(INPUTS), pack=True, several=True)
+    np.testing.assert_array_equal(packed, ids)
+    np.testing.assert_allclose(again, scores, atol=1e-5)
+    assert np.isfinite(scores[:, 0]).all()
+
+
 def test_a_beam_of_one_without_penalty_is_greedy(model):
     nets, config = model
     ids, _ = translate(model, beam_size=1, alpha=0.0)
