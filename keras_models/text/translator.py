@@ -9,7 +9,6 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models import ModelError
 from keras_models.core.layers import by_name
 from keras_models.text import attention_maps, decoding
 from keras_models.text.portable import networks  # noqa: F401 (part of a serving module)
@@ -167,8 +166,6 @@ class Translation(tf.Module):
         self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length
         self._prefers = inference.prefer_well_formed
-        if self._prefers and 'well_formed' not in tokenizer.answer(tf.constant(['']), tf.constant([[EOS]])):
-            raise ModelError('inference.prefer_well_formed is for trees, but this data set has none. Leave it out.')
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples, 'explore': self.explore}

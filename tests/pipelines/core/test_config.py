@@ -35,6 +35,7 @@ from pipelines.reproduction import experiments
     ('seed=-1', 'seed must be 0 or more'),
     ('data.max_dead_letters=10', 'max_dead_letters is a fraction'),
     ('model.vocab_size=50', 'model.vocab_size 50 is smaller than data.vocab_size 90'),
+    ('inference.prefer_well_formed=true', 'inference.prefer_well_formed is for trees'),
     ('model.beam_size=4', 'unknown key model.beam_size'),
     ('inference.beam=4', r'unknown key inference\.beam\. Did you mean inference\.beam_size\?'),
     ('input.crop=224', r'unknown key input\.crop\. Known keys: buckets, rows'),
