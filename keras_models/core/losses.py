@@ -36,21 +36,6 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, epsilon_ls: float = 0.0)
     return both(tf.cast(logits, tf.float32))
 
 
-def disagreement(logits: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Return the mean of KL(p || q) and KL(q || p) for p = softmax(logits) and q = softmax(others).
-
-    It is sum over (p - q) (logits - others) / 2, because the logarithms of the two normalisers cancel.
-
-    Args:
-      logits, others: [..., V].
-
-    Returns:
-      [...], float32, in nats.
-    """
-    a, b = tf.cast(logits, tf.float32), tf.cast(others, tf.float32)
-    return tf.reduce_sum((tf.nn.softmax(a) - tf.nn.softmax(b)) * (a - b), -1) / 2
-
-
 def row_means(x: tf.Tensor) -> tf.Tensor:
     """Return the mean of each row, [B, …] -> [B], in float32."""
     return tf.reduce_mean(tf.cast(x, tf.float32), [*range(1, x.shape.rank)])

@@ -241,26 +241,6 @@ def test_loss_is_a_sum_over_real_tokens():
     np.testing.assert_allclose(metrics['nll'][0], sum(part[1]['nll'][0] for part in parts), rtol=1e-5)
 
 
-def test_r_drop_adds_the_divergences_of_two_draws_of_dropout():
-    """Wu et al. 2021, equations 1 to 3: -log P1 - log P2 + alpha / 2 (KL(P1 || P2) + KL(P2 || P1))."""
-    config = dataclasses.replace(SMALL, P_drop=0.3, epsilon_ls=0.0, r_drop=5.0)
-    model = randomised(config)
-    nets, (inputs, targets) = {'transformer': model}, batch()
-
-    def loss(config, training):
-        found, metrics = transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, SEED, training, config)
-        return [*found['transformer'], *metrics['accuracy']]
-    both = model([tf.concat([inputs, inputs], 0), tf.concat([targets, targets], 0), SEED], training=True)
-    P1, P2 = np.split(tf.nn.softmax(tf.cast(both, tf.float64)).numpy(), 2)
-    assert np.abs(P1 - P2).max() > 0.1
-    labels, real = tf.one_hot(targets, config.vocab_size).numpy(), targets.numpy() != 0
-    expected = -(labels * np.log(P1 * P2)).sum(-1) + 5 / 2 * (P1 * np.log(P1 / P2) + P2 * np.log(P2 / P1)).sum(-1)
-    total, tokens, _, seen = loss(config, True)
-    np.testing.assert_allclose(total, expected[real].sum(), rtol=1e-5)
-    assert int(tokens) == int(seen) == 2 * real.sum()
-    assert loss(config, False) == loss(dataclasses.replace(config, r_drop=0.0), False)  # validation passes once
-
-
 def test_the_official_preset_learns_as_tensor2tensor_does():
     """transformer_base_v3: 2 * linear_warmup * rsqrt_decay * rsqrt_hidden_size, and Adam's beta2 of 0.997."""
     config = Config(vocab_size=40, d_model=16, h=2, **transformer.PRESETS['official'])
@@ -302,7 +282,3 @@ def test_impossible_sizes_are_refused():
         Config(vocab_size=9, d_model=16, h=3)
     with pytest.raises(ValueError, match='must be even'):
         Config(vocab_size=9, d_model=15, h=3)
-    with pytest.raises(ValueError, match='r_drop must be 0 or more'):
-        Config(r_drop=-1.0)
-    with pytest.raises(ValueError, match='there is none; give P_drop'):
-        Config(r_drop=5.0, P_drop=0.0)
