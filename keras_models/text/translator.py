@@ -166,6 +166,10 @@ class Translation(tf.Module):
         self._translator = Translator(nets, config, inference)
         self._max_input_length = inference.max_input_length
         self._prefers = inference.prefer_well_formed
+        if self._prefers:
+            self.prefer = tf.function(self._prefer, [tf.TensorSpec([None], tf.string, 'text'),
+                                                     tf.TensorSpec([None, None, None], tf.int32, 'ids'),
+                                                     tf.TensorSpec([None, None], tf.float32, 'score')], autograph=False)
 
     def signatures(self) -> dict:
         return {'serving_default': self.serve, 'tf_examples': self.serve_examples, 'explore': self.explore}
@@ -186,10 +190,7 @@ class Translation(tf.Module):
         best, score = self._translator(ids, pack, several=self._prefers)
         return {'ids': best, 'score': score}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
-                                  tf.TensorSpec([None, None, None], tf.int32, 'ids'),
-                                  tf.TensorSpec([None, None], tf.float32, 'score')], autograph=False)
-    def prefer(self, text, ids, score):
+    def _prefer(self, text, ids, score):
         """Return ids [n, T] and score [n] of the best well-formed hypothesis of lines, or else of the best."""
         ids, score = self._by_form(text, ids, score)
         return {'ids': ids[:, 0], 'score': score[:, 0]}

@@ -73,10 +73,10 @@ def test_translations_are_ours_token_for_token(model, beam_size, alpha, extra_le
     found = [answer for _, rows in itertools.groupby(source, len)
              for answer in theirs.translate([row[:-1] for row in rows])]
     ids, scores = translator.Translator(nets, c, inference)(batch(source, 10))
-    for ours, score, (answer, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
+    for ours, score, [(answer, their_score)] in zip(ids.numpy().tolist(), scores.numpy(), found):
         assert answer == [i for i in ours if i != PAD]
         assert their_score == pytest.approx(score, abs=1e-3)
-    ended = sum(answer[-1] == EOS for answer, _ in found)
+    ended = sum(answer[-1] == EOS for [(answer, _)] in found)
     assert ended > 60 if extra_length else 0 < ended < 80  # both the search and its end are compared
 
 

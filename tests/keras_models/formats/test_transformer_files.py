@@ -41,9 +41,23 @@ def test_translations_are_ours_token_for_token(model, name, beam_size, alpha, ex
     source = sentences(60, 7)
     found = search.Search(folder / name, dataclasses.asdict(inference))([row[:-1] for row in source])
     ids, scores = translator.Translator(nets, c, inference)(batch(source, 10))
-    for ours, score, (answer, their_score) in zip(ids.numpy().tolist(), scores.numpy(), found):
+    for ours, score, [(answer, their_score)] in zip(ids.numpy().tolist(), scores.numpy(), found):
         assert answer == [i for i in ours if i != PAD]
         assert their_score == pytest.approx(score, abs=1e-4)
+
+
+def test_all_hypotheses_are_ours_token_for_token(model):
+    nets, c, folder = model
+    inference = Inference(4, 0.6, 8, max_input_length=32, prefer_well_formed=True)
+    source = sentences(60, 7)
+    found = search.Search(folder / 'tflite', dataclasses.asdict(inference))([row[:-1] for row in source])
+    ids, scores = translator.Translator(nets, c, inference).hypotheses(batch(source, 10))
+    for ours, score, those in zip(ids.numpy().tolist(), scores.numpy(), found):
+        there = np.isfinite(score)
+        assert [answer for answer, _ in those] == [[i for i in row if i != PAD] for row, is_one in zip(ours, there)
+                                                   if is_one]
+        np.testing.assert_allclose([each for _, each in those], score[there], atol=1e-4)
+    assert min(map(len, found)) < 4 and sum(map(len, found)) > 150
 
 
 @pytest.mark.parametrize('name', CONVERTERS)
