@@ -111,8 +111,8 @@ def load(path: str | None = None, overrides: Iterable[str] = ()) -> Config:
         raise UserError(f'{where}: model.vocab_size {template.model.vocab_size} is smaller than data.vocab_size '
                         f'{template.data.vocab_size}. Leave it out to use that of the data.')
     if getattr(template.inference, 'prefer_well_formed', False) and data.task != 'tree':
-        raise UserError(f'{where}: inference.prefer_well_formed is for trees; data.module: {data.name} prepares data for '
-                        f'the task {data.task}. Leave it out.')
+        raise UserError(f'{where}: inference.prefer_well_formed is for trees; data.module: {data.name} prepares data '
+                        f'for the task {data.task}. Leave it out.')
     template.lock()
     values = template.as_dict()
     checking.check_name(where, values['name'])

@@ -51,9 +51,9 @@ TRANSFORMERS = [{'N': 2, 'd_model': 128, 'd_ff': 256, 'h': 4}, {'N': 4, 'd_model
 # worth trying, however fast the machine is. `hurried`: values for minutes that are few for so many pairs. In 3 minutes
 # 29,000 captions took 560 steps of 4,096 tokens to 15.8 BLEU, and 2,000 of 1,024 with half the subwords to 25.3; for
 # 5,000 captions, two such ways are equal (22.7 and 22.0). From 1,000 captions the second net learned 4.0 BLEU in 3
-# minutes, and 13.3 with `norm: pre`; the first learned 15.1. R-Drop (Liang et al. 2021) is for those who have hours: of
-# 1,000 captions, steps of half the pairs, each passing twice, gave 1.2 BLEU instead of 12.5 after 1,500, 11.7 instead of
-# 14.0 after 4,500 (weight 5), and 14.5 after 9,000 (weight 2).
+# minutes, and 13.3 with `norm: pre`; the first learned 15.1. R-Drop (Liang et al. 2021) is for those who have hours:
+# of 1,000 captions, steps of half the pairs, each passing twice, gave 1.2 BLEU instead of 12.5 after 1,500, 11.7
+# instead of 14.0 after 4,500 (weight 5), and 14.5 after 9,000 (weight 2).
 HURRIED = {'tokens': 1024, 'vocab_size': 4000, 'nets': 1}
 PAIRS = [Amount(60, {'tokens': 1024, 'vocab_size': 700, 'P_drop': 0.0, 'nets': 1}),  # memorised
          Amount(2_000, {'tokens': 1024, 'vocab_size': 1000, 'P_drop': 0.3, 'nets': 1}),

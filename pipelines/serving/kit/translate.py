@@ -50,7 +50,7 @@ class Translator:
         return results
 
     def best(self, line, hypotheses):
-        """Return the answer of the first of hypotheses, with its score; with `prefer_well_formed`, of those that are."""
+        """Return the answer and score of the first hypothesis that is well formed, or else of the first."""
         answers = [{**self.answer(line, self.subwords.decode([i for i in ids if i != EOS])), 'score': score}
                    for ids, score in hypotheses]
         return next((each for each in answers if each.get('well_formed')), answers[0])
