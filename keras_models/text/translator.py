@@ -192,16 +192,14 @@ class Translation(tf.Module):
 
     def _prefer(self, text, ids, score):
         """Return ids [n, T] and score [n] of the best well-formed hypothesis of lines, or else of the best."""
-        ids, score = self._by_form(text, ids, score)
-        return {'ids': ids[:, 0], 'score': score[:, 0]}
+        best = _by_form(self._outputs(text, ids)['well_formed'], score)[:, 0]
+        return {'ids': tf.gather(ids, best, batch_dims=1), 'score': tf.gather(score, best, batch_dims=1)}
 
-    def _by_form(self, text, ids, score):
-        """Put well-formed hypotheses, [n, K, T], before the others; each best first."""
+    def _outputs(self, text, ids):
+        """Return the outputs for lines [n] and their hypotheses [n, K, T], [n, K] each."""
         n, K, T = tf.unstack(tf.shape(ids))
         answer = self._tokenizer.answer(tf.repeat(text, K), tf.reshape(ids, [n * K, T]))
-        first = tf.reshape(answer['well_formed'], [n, K]) & tf.math.is_finite(score)
-        order = tf.argsort(tf.cast(first, tf.int32), direction='DESCENDING', stable=True)
-        return tf.gather(ids, order, batch_dims=1), tf.gather(score, order, batch_dims=1)
+        return {key: tf.reshape(value, [n, K]) for key, value in answer.items()}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, 'text'),
                                   tf.TensorSpec([None, None], tf.int32, 'ids')], autograph=False)
@@ -229,15 +227,16 @@ class Translation(tf.Module):
     def explore(self, text):
         ids = self.encode(text)['ids']
         found, scores = self._translator.hypotheses(ids)
+        answers = self._outputs(text, found)
+        texts = answers['text']
         if self._prefers:
-            found, scores = self._by_form(text, found, scores)
-        n, K, T = tf.unstack(tf.shape(found))
-        texts = self.answer(tf.repeat(text, K), tf.reshape(found, [n * K, T]))['text']
+            order = _by_form(answers['well_formed'], scores)
+            found, scores, texts = (tf.gather(each, order, batch_dims=1) for each in (found, scores, texts))
         there = tf.math.is_finite(scores) & (ids[:, :1] != EOS)
         best = found[:, 0]
         best = best[:, :tf.reduce_max(tf.reduce_sum(tf.cast(best != PAD, tf.int32), 1))]
         translator = self._translator
-        return {'alternatives': tf.where(there, tf.reshape(texts, [n, K]), ''), 'scores': scores,
+        return {'alternatives': tf.where(there, texts, ''), 'scores': scores,
                 'source': self._tokenizer.subwords(ids), 'target': self._tokenizer.subwords(best),
                 'attention': attention_maps.source_attention(translator.stacks.layers, translator.config, ids, best)}
 
@@ -245,6 +244,12 @@ class Translation(tf.Module):
 def serving(nets: dict[str, keras.Model], config: Config, inference: Inference, tokenizer, jit: bool) -> tf.Module:
     """Return the exported module: text in, text out; see `Translation`."""
     return Translation(nets, config, inference, tokenizer, jit)
+
+
+def _by_form(well_formed, score):
+    """Return the order [n, K] in which well-formed finished hypotheses come first; each kind stays best first."""
+    first = tf.cast(well_formed & tf.math.is_finite(score), tf.int32)
+    return tf.argsort(first, direction='DESCENDING', stable=True)
 
 
 def _choose(condition, ragged_true, ragged_false):

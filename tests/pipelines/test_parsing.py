@@ -155,7 +155,7 @@ def test_well_formed_hypotheses_are_preferred_in_every_format(finished, name, mo
     pipeline, _ = finished
     draw = random.Random(0)
     asked = [' '.join(draw.choice('the dog tree sees knows 7 birds .'.split()) for _ in range(n % 9 + 2))
-             for n in range(30)]
+             for n in range(60)]
 
     def parsed(run):
         run.run(stage.get('export'))
