@@ -8,9 +8,8 @@ of three steps are compared. The runner is that of `side_by_side.py`: sides take
 and the median of the rounds' ratios is what counts.
 
 Two workers are two processes on this machine. TensorFlow gives each of them threads for all cores; `a thread each`
-gives each its half (TF_NUM_INTRAOP_THREADS). `beside each other` lets operations of a step start beside each other, as
-`--strategy mirrored` does not on CPUs, to show what it costs that weights repeat to the bit. `dense layers on one` is
-He et al.'s scheme, train.dense_layers=one_device.
+gives each its half (TF_NUM_INTRAOP_THREADS), as `mirrored` does to logical devices. `dense layers on one` is He et
+al.'s scheme, train.dense_layers=one_device.
 
 Leaves scaling.json, scaling.md and scaling.png in DIR, and in the second the bytes replicas would exchange in VGG-D and
 PReLU net A if their dense layers were not data parallel. With exit code 1 if losses differ.
@@ -27,7 +26,6 @@ from benchmarks.speed import cost_model, side_by_side  # noqa: E402
 AIM = 0.1  # of a step's time, at most
 BATCHES = {'transformer': 32, 'vgg': 64, 'alexnet': 64}  # rows, of all replicas; see sides/ours_scaling.py
 SIDES = {'one device': 'strategy=one_device', 'two logical devices': 'strategy=mirrored',
-         'two logical devices, operations beside each other': 'strategy=mirrored beside=true',
          'two workers': 'strategy=multi_worker_mirrored',
          'two workers, a thread each': 'strategy=multi_worker_mirrored threads=1'}
 HYBRID = {'two logical devices, dense layers on one': 'strategy=mirrored dense_layers=one_device'}  # of image nets

@@ -30,7 +30,8 @@ def pytest_configure() -> None:
     os.environ.setdefault('XLA_FLAGS', QUICK_XLA)
     os.environ.setdefault('TF_NUM_INTRAOP_THREADS', '1')  # two that wait for each other take a quarter more CPU time
     cli.prepare_libraries()
-    strategy.serialise_cpu_ops()
+    strategy.keep_order_of_sums()
+    tf.config.threading.set_inter_op_parallelism_threads(1)  # workers share the cores
     strategy.two_logical_cpus()
     rewrite_graphs(False)
 

@@ -25,7 +25,6 @@ from data_prep.image import augmentation
 from data_prep.image import job as image_job
 from data_prep.text import job as text_job
 from data_prep.text import subwords
-from pipelines.training import strategy
 
 CROP, SCALE = 224, 256
 PASSES = 8  # over the pictures, in one piece of work
@@ -106,7 +105,6 @@ def training_set(pictures: str, rows: int) -> tuple[records.Split, input_pipelin
 
 def records_to_batches(pictures: str, rows: int) -> side.Work:
     """Turn records into batches in several passes; each pass starts with nothing decoded ahead."""
-    strategy.serialise_cpu_ops()  # as in training
     split, batches, (decode, plain) = training_set(pictures, rows)
     steps = batches.steps_per_epoch
     trained_on = input_pipeline.dataset(split, batches, decode, 0, PASSES * steps)

@@ -5,15 +5,12 @@ import os
 import socket
 import subprocess
 import sys
-from unittest import mock
 
 import inputs
 import numpy as np
 import side
 import tensorflow as tf
 import trained
-
-from pipelines.training import strategy as strategies
 
 RATE = f'model.learning_rate={inputs.RATE}'
 NETS = {  # a configuration, what is other here, and a batch; nothing is dropped, so that all must find the same losses
@@ -41,18 +38,15 @@ def trainer(net: str, strategy: str, batch: int,
     return made, {key: tf.constant(value) for key, value in given.items()}
 
 
-def step(net: str, strategy: str, batch: int, threads: int = 0, beside: bool = False,
-         dense_layers: str = 'every_device') -> side.Work:
+def step(net: str, strategy: str, batch: int, threads: int = 0, dense_layers: str = 'every_device') -> side.Work:
     """Return the work; a unit is a step of the whole batch.
 
     `threads`: number an operation may use, in every process; 0 leaves it to TensorFlow, which takes all cores.
-    `beside`: operations start concurrently, which training disables so that weights are reproducible to the bit.
     """
     if threads:
         os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     other = second_worker() if strategy == 'multi_worker_mirrored' else None
-    with mock.patch.object(strategies, 'serialise_cpu_ops') if beside else contextlib.nullcontext():
-        made, given = trainer(net, strategy, batch, dense_layers)
+    made, given = trainer(net, strategy, batch, dense_layers)
     given = made.shares(given)
 
     def once():

@@ -359,7 +359,7 @@ def test_training_reaches_every_parameter_and_takes_a_power_iteration(nets):
 
 @pytest.mark.slow  # 18 s; test_tryon_resumed.py compares bits, too
 def test_a_step_is_the_same_to_the_bit_every_time(tmp_path):
-    """In a process of its own, as training starts one: a sum of many tensors takes them in no order by itself."""
+    """In a process of its own, as training starts one: operations run beside each other there."""
     script = tmp_path / 'again.py'
     script.write_text("""
 import numpy as np

@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
+from pipelines.core import sections
 from pipelines.training import strategy
 from support import commands
 
@@ -47,9 +48,8 @@ def test_the_check_above_can_fail():
     assert commands.exit_code(share_unseen, 8, 4, [], 3) == 1
 
 
-def serialise():
-    strategy.serialise_cpu_ops()
-    assert tf.config.threading.get_inter_op_parallelism_threads() == 1
+def keep_order():
+    strategy.keep_order_of_sums()
     tf.constant(1)
     options = tf.__internal__.eager_context.get_config().graph_options.rewrite_options
     assert options.memory_optimization == options.NO_MEM_OPT
@@ -57,4 +57,16 @@ def serialise():
 
 def test_the_graph_optimizer_leaves_large_sums_as_they_are():
     """Read the process's configuration, by which the graph of every function is optimized."""
-    assert commands.exit_code(serialise) == 0
+    assert commands.exit_code(keep_order) == 0
+
+
+def mirror():
+    with mock.patch.object(os, 'cpu_count', lambda: 8):
+        made = strategy.make(sections.TrainConfig(strategy='mirrored'))
+    assert made.num_replicas_in_sync == 2
+    assert tf.config.threading.get_intra_op_parallelism_threads() == 4
+    keep_order()
+
+
+def test_each_logical_device_gets_half_of_the_cores():
+    assert commands.exit_code(mirror) == 0
