@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import io
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -382,6 +383,20 @@ def test_on_an_idle_machine_time_is_wall_time_and_else_that_of_the_processor(mon
     assert watch.read(1.5) == (10, 6)
     clock.update(all=1000)  # others had 10 s more
     assert watch.read(1.5) == (4, 6)
+
+
+def test_a_step_that_traces_a_rare_length_counts_as_part_of_the_beginning(monkeypatch):
+    lengths = [16, 16, 56, 16] * 5  # the warm-up met no 56
+    trainer, batches = types.SimpleNamespace(traces=1), types.SimpleNamespace(lengths=[])
+
+    def step(*_):
+        batches.lengths.append(lengths[len(batches.lengths)])
+        first = batches.lengths.count(56) == 1 and batches.lengths[-1] == 56
+        trainer.traces += first
+        return calibration.Seconds(1.6, 1.7) if first else calibration.Seconds(0.07, 0.13)
+    monkeypatch.setattr(calibration, '_step', step)
+    times, traced = calibration._timed(trainer, batches)
+    assert times == {16: [(0.07, 0.13)] * 15, 56: [(0.07, 0.13)] * 4} and traced == [(1.6, 1.7)]
 
 
 @pytest.mark.slow  # the real trainer's steps, on the data prepared small: 15 s of CPU
