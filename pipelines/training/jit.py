@@ -2,9 +2,9 @@
 from pipelines.core.config import Config
 
 # Throughput of a training step compiled by XLA over that of TensorFlow's graph with oneDNN, in float32 on two cores
-# (Zen 4): `python benchmarks/speed/side_by_side.py --only xla_transformer_step … --out DIR`, with the graph's operations
-# one at a time; beside each other, as now, they are faster. Accelerators were not measured: on GPUs XLA is the fast
-# path, on TPUs the only one.
+# (Zen 4): `python benchmarks/speed/side_by_side.py --only xla_transformer_step … --out DIR`. There the graph's
+# operations ran one at a time; beside each other, as now, they are faster. Accelerators were not measured: on GPUs XLA
+# is the fast path, on TPUs the only one.
 ON_CPU = {'keras_models.transformer': 0.81,
           'keras_models.alexnet': 0.60,
           'keras_models.vgg': 0.66,
