@@ -42,6 +42,12 @@ class Config(vgg.Config):
     learning_rate: float = 1e-3  # initial learning rate
     monitor: Literal['box_error', 'loss'] = 'box_error'  # type: ignore[assignment]
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.class_counts:
+            raise ValueError('class_counts is for nets that choose a class, and a localiser predicts boxes; leave it '
+                             'out')
+
     @property
     def paper(self) -> classification.Paper:
         return PAPER

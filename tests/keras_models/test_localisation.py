@@ -304,6 +304,8 @@ def test_mistakes_are_sentences(classifier):
         exported_net(classifier, fuse=[classifier])
     with pytest.raises(ValueError, match='top must be 5 or more'):
         Inference(top=1)
+    with pytest.raises(ValueError, match='class_counts is for nets that choose a class'):
+        Config(**SMALL, class_counts=[1, 2])
     with pytest.raises(ModelError, match='Set input.boxes: true'):
         localisation.loss_fn({}, {'image': 0, 'label': 0}, SEED, True, Config(**SMALL))
     with pytest.raises(ModelError, match='evaluate.networks.lpips'):
