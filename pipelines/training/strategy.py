@@ -75,9 +75,9 @@ def of_chief(strategy: tf.distribute.Strategy, values: list, dtype: tf.DType) ->
 def keep_order_of_sums() -> None:
     """Disable the graph optimizer's memory optimization, so that results repeat; no effect once devices are in use.
 
-    It turns a large sum (AddN) into additions to one buffer, in the order in which the terms arrive. With it no two of
-    8 backward passes of the ALIAS generator at 192 x 128 agreed in one process, without it all did, although operations
-    run beside each other; running them one at a time instead took 25% more time for a step of multi30k_en_de.
+    It turns a large sum (AddN) into additions to one buffer, in the order in which the terms arrive. With it none of 7
+    more backward passes of the ALIAS generator at 192 x 128 equalled the first of the process, without it all did,
+    although operations run beside each other. One at a time, a step of multi30k_en_de takes 25% more time.
     """
     if not _started():
         config = tf.compat.v1.ConfigProto()
