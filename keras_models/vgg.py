@@ -69,7 +69,7 @@ RESULTS: dict[Variant, tuple] = {
 # near 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then the loss is ln 1000. With `glorot`, the authors
 # found later, deep nets need not start from net A.
 PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01},
-                            'own_data': {**rules.OWN_DATA, 'weights': 'glorot'}}
+                            'own_data': {**rules.OWN_DATA, 'weights': 'he'}}
 
 # Layers of deeper nets that take the place of A's first four convolutions, of equal size; and the dense layers (3.1).
 FROM_A = ('conv1_1', 'conv2_1', 'conv3_1', 'conv3_2', 'fc6', 'fc7', 'fc8')
@@ -80,7 +80,8 @@ class Config(rules.Descent):
     """Configuration `variant` of table 1.
 
     `classes` and `crop` default to the data's; `width` multiplies every channel count except the classes. `weights:
-    normal` draws from N(0, stddev^2); with `glorot`, the authors found later, no pre-initialisation is needed.
+    normal` draws from N(0, stddev^2); with `glorot`, the authors found later, no pre-initialisation is needed; `he` is
+    eq. (10) of He et al. 2015, derived for rectifiers.
     """
     # the paper's settings, those of the published code, or settings for small data sets
     preset: Literal['paper', 'official', 'own_data'] = 'paper'
@@ -89,7 +90,7 @@ class Config(rules.Descent):
     crop: int | None = None
     width: float = 1.0
     dropout: float = 0.5  # fraction of dense activations dropped in training
-    weights: Literal['normal', 'glorot'] = 'normal'
+    weights: Literal['normal', 'glorot', 'he'] = 'normal'
     stddev: float = 0.1  # standard deviation of the normal initial weights
 
     def __post_init__(self):
@@ -121,8 +122,8 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
     c = config
     assert c.classes
 
-    def weights():
-        return initializers.glorot() if c.weights == 'glorot' else initializers.fixed(c.stddev)
+    weights = {'normal': lambda: initializers.fixed(c.stddev), 'glorot': initializers.glorot,
+               'he': lambda: initializers.he('forward')}[c.weights]
     made = [keras.layers.Conv2D(channels, size, padding='same', activation='relu', kernel_initializer=weights(),
                                 name=name) for name, size, channels in steps(c) if channels]
     made += three_dense(even(DENSE, c.width), c.classes, c.dropout, weights)

@@ -81,6 +81,7 @@ def test_the_first_weights():
     assert std() == pytest.approx(0.1, rel=0.05) and std('fc7') == pytest.approx(0.1, rel=0.05)  # variance 10^-2
     assert std(**vgg.PRESETS['official']) == pytest.approx(0.01, rel=0.05)
     assert std(weights='glorot') == pytest.approx((2 / (9 * (32 + 64))) ** 0.5, rel=0.05)
+    assert std(weights='he') == pytest.approx((2 / (9 * 32)) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize('variant', ['B', 'C', 'D', 'E'])
