@@ -75,8 +75,6 @@ class Config:
     attention_dropout: float = 0.0  # dropout of attention weights
     relu_dropout: float = 0.0  # dropout inside the feed-forward layers
     epsilon_ls: float = 0.1  # label smoothing (5.4)
-    # weight of the divergence between two passes with different dropout (R-Drop, Liang et al. 2021); 0: one pass
-    r_drop: float = 0.0
     beta_1: float = 0.9  # beta_1 of Adam (5.3)
     beta_2: float = 0.98  # beta_2 of Adam (5.3)
     epsilon: float = 1e-9  # epsilon of Adam (5.3)
@@ -314,24 +312,17 @@ def build(config: Config) -> dict[str, keras.Model]:
 def loss_fn(nets: dict, batch: dict, seed: tf.Tensor, training: bool, config: Config):
     """Return the label-smoothed cross-entropy (section 5.4) over the tokens of a batch.
 
-    With `r_drop` training makes two passes at once, as one batch of [2 B, …], and the loss is half of the sum of both
-    passes' and the weighted divergence between them.
-
     Args:
       batch: `inputs` [B, S] and `targets` [B, T]; padding is ignored.
 
     Returns:
       Losses and metrics, each name -> (sum, normaliser).
     """
-    passes = 2 if training and config.r_drop else 1
-    inputs, targets = (tf.concat([batch[name]] * passes, 0) for name in ('inputs', 'targets'))
-    logits = nets['transformer']([inputs, targets, seed], training=training)
-    real = tf.cast(targets != PAD, tf.float32) / passes
+    targets = batch['targets']
+    logits = nets['transformer']([batch['inputs'], targets, seed], training=training)
+    real = tf.cast(targets != PAD, tf.float32)
     tokens = tf.reduce_sum(real)
     loss, nll = (tf.reduce_sum(each * real) for each in losses.cross_entropy(logits, targets, config.epsilon_ls))
-    if passes == 2:
-        between = losses.divergence(*tf.split(logits, 2))
-        loss += config.r_drop * tf.reduce_sum(between * tf.split(real, 2)[0])
     is_best = tf.gather(logits, targets, batch_dims=2) >= tf.reduce_max(logits, -1)
     right = tf.reduce_sum(tf.cast(is_best, tf.float32) * real)
     return {'transformer': (loss, tokens)}, {'nll': (nll, tokens), 'accuracy': (right, tokens)}
@@ -383,7 +374,7 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 def flops_per_unit(config: Config) -> int:
     """Return the training operations per source-target token pair: 6 per parameter (Kaplan et al. 2020, 2.1).
 
-    That is forward and backward, of both passes with `r_drop`. Attention products, which grow with the length, are left
-    out: under 5% at length 64 for the base model.
+    That is forward and backward. Attention products, which grow with the length, are left out: under 5% at length 64
+    for the base model.
     """
-    return 6 * parameters(config) * (2 if config.r_drop else 1)
+    return 6 * parameters(config)

@@ -36,22 +36,6 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, epsilon_ls: float = 0.0)
     return both(tf.cast(logits, tf.float32))
 
 
-def divergence(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Return R-Drop's divergence between two distributions (Liang et al. 2021, eq. 2).
-
-    (KL(p || q) + KL(q || p)) / 2 of p = softmax(a), q = softmax(b) is the sum of (p - q) (a - b) / 2, since the
-    logarithms of the normalisers cancel: sum(p - q) = 0.
-
-    Args:
-      a, b: logits, [..., V].
-
-    Returns:
-      [...], float32, in nats.
-    """
-    a, b = tf.cast(a, tf.float32), tf.cast(b, tf.float32)
-    return tf.reduce_sum((tf.nn.softmax(a) - tf.nn.softmax(b)) * (a - b), -1) / 2
-
-
 def row_means(x: tf.Tensor) -> tf.Tensor:
     """Return the mean of each row, [B, …] -> [B], in float32."""
     return tf.reduce_mean(tf.cast(x, tf.float32), [*range(1, x.shape.rank)])

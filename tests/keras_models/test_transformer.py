@@ -8,7 +8,6 @@ import tensorflow_addons as tfa
 from official.nlp.modeling import layers as official_layers
 
 from keras_models import transformer
-from keras_models.core import losses
 from keras_models.transformer import Config
 from pipelines.core import config as configs
 
@@ -234,36 +233,12 @@ def test_loss_is_a_sum_over_real_tokens():
 
     def both(inputs, targets):
         return transformer.loss_fn(nets, {'inputs': inputs, 'targets': targets}, SEED, False, SMALL)
-    found, metrics = both(inputs, targets)
-    total, tokens = found['transformer']
+    losses, metrics = both(inputs, targets)
+    total, tokens = losses['transformer']
     assert int(tokens) == int((targets.numpy() != 0).sum())
     parts = [both(inputs[i:i + 1], targets[i:i + 1]) for i in range(3)]
     np.testing.assert_allclose(total, sum(part[0]['transformer'][0] for part in parts), rtol=1e-5)
     np.testing.assert_allclose(metrics['nll'][0], sum(part[1]['nll'][0] for part in parts), rtol=1e-5)
-
-
-@pytest.mark.parametrize('P_drop', [0.0, 0.3])
-def test_r_drop_is_half_of_two_losses_and_the_divergence_between_their_passes(P_drop):
-    """Liang et al. 2021, eq. (4), on the logits of both passes: rows [B, 2 B) of a batch have other dropout masks."""
-    config = dataclasses.replace(SMALL, P_drop=P_drop, r_drop=5.0)
-    model, (inputs, targets) = randomised(config), batch()
-    nets, rows = {'transformer': model}, {'inputs': inputs, 'targets': targets}
-    found, metrics = transformer.loss_fn(nets, rows, SEED, True, config)
-    twice = [tf.concat([x, x], 0) for x in (inputs, targets)]
-    passes = tf.split(model([*twice, SEED], training=True), 2)
-    real = targets != 0
-    loss, nll = (sum(tf.reduce_sum(losses.cross_entropy(z, targets, 0.1)[n][real]) for z in passes) for n in (0, 1))
-    p, q = (tf.nn.softmax(z)[real] for z in passes)
-    apart = float(tf.reduce_sum(tf.keras.losses.kl_divergence(p, q) + tf.keras.losses.kl_divergence(q, p)) / 2)
-    assert apart > 0.1 if P_drop else apart < 1e-6
-    total, tokens = found['transformer']
-    np.testing.assert_allclose(total, (loss + 5.0 * apart) / 2, rtol=1e-5)
-    np.testing.assert_allclose(metrics['nll'][0], nll / 2, rtol=1e-5)
-    assert int(tokens) == int(tf.math.count_nonzero(real))
-    once = dataclasses.replace(config, r_drop=0.0)
-    for one, other in zip(*(tf.nest.flatten(transformer.loss_fn(nets, rows, SEED, False, c)) for c in (config, once))):
-        np.testing.assert_array_equal(one, other)  # a validation makes one pass
-    assert transformer.flops_per_unit(config) == 2 * transformer.flops_per_unit(once)
 
 
 def test_the_official_preset_learns_as_tensor2tensor_does():

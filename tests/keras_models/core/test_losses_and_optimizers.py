@@ -26,14 +26,6 @@ def test_smoothed_cross_entropy_is_the_one_with_the_smoothed_distribution(epsilo
     np.testing.assert_allclose(losses.cross_entropy(far, tf.range(3))[0], [0, 2e4, 1e4])
 
 
-def test_divergence_is_the_mean_of_both_kullback_leibler_divergences():
-    a, b = tf.constant(np.random.default_rng(2).normal(0, 3, (2, 4, 5, 7)), tf.float32)
-    p, q = tf.nn.softmax(a), tf.nn.softmax(b)
-    expected = (tf.keras.losses.kl_divergence(p, q) + tf.keras.losses.kl_divergence(q, p)) / 2
-    np.testing.assert_allclose(losses.divergence(a, b), expected, rtol=1e-4)
-    np.testing.assert_array_equal(losses.divergence(a, a), np.zeros((4, 5)))
-
-
 @pytest.mark.parametrize('shape', [(7,), (3, 7), (2, 3, 4, 7)], ids=str)
 @pytest.mark.parametrize('logits, labels', [(tf.float32, tf.int64), (tf.bfloat16, tf.int32),
                                             (tf.float16, tf.int32)])
