@@ -67,7 +67,8 @@ RESULTS: dict[Variant, tuple] = {
 
 # 'Zero mean and 10^-2 variance' (3.1) is a standard deviation of 0.1, with which nothing is learned: A's first loss is
 # near 10^9. He et al. 2015 (2.2) read it as a deviation of 0.01; then the loss is ln 1000. With `glorot`, the authors
-# found later, deep nets need not start from net A.
+# found later, deep nets need not start from net A. With `he` net A learns sooner: on twenty classes of Tiny ImageNet
+# its top-1 error on validation after 1,300 of 1,500 steps was 74%, with `glorot` 82% (`vgg_a_tiny_imagenet_long`).
 PRESETS: dict[str, dict] = {'paper': {}, 'official': {'stddev': 0.01},
                             'own_data': {**rules.OWN_DATA, 'weights': 'he'}}
 
