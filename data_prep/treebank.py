@@ -6,7 +6,6 @@ for translation also trains and decodes parsing. The Beam job is in `trees/job.p
 import tensorflow as tf
 
 from data_prep import wmt
-from data_prep.core.input_pipeline import InputConfig
 from data_prep.text import subwords
 from data_prep.trees.schema import LENGTHS, SPLITS, SUBWORDS, Config  # noqa: F401 (the names of a data module)
 
@@ -14,11 +13,11 @@ UNIT = 'trees'
 TASK = 'tree'
 JOB = 'data_prep.trees.job'
 METRICS = ('complete_match', 'well_formed', 'bracket_precision', 'bracket_recall', 'right_branching_f1', 'bracket_f1')
-Input = InputConfig
+Input = wmt.Input
 decoder, decode, subword_model = wmt.decoder, wmt.decode, wmt.subword_model
 
 
-def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
+def assets(folder: str, config: Input | None = None) -> subwords.Tokenizer:
     """Return what a served parser needs: the subwords, and the conversion of linear forms to trees."""
     from data_prep.trees import tree_graph
     del config

@@ -2,6 +2,7 @@
 
 The Beam job is in `text/job.py`, the only part that needs Beam.
 """
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable
@@ -17,18 +18,34 @@ from data_prep.text.schema import LENGTHS, SPLITS, SUBWORDS, Config  # noqa: F40
 UNIT = 'pairs'
 TASK = 'text'
 JOB = 'data_prep.text.job'
-Input = InputConfig
 
 
-def decoder(folder: str, config: InputConfig, training: bool) -> Callable:
-    """Return the function that decodes a batch of records, in training and evaluation; see `decode`.
+@dataclasses.dataclass
+class Input(InputConfig):
+    """Settings that turn pairs into batches.
+
+    `swapped` is the share of the pairs, drawn anew in every epoch, that training sees the other way round: target to
+    source. What the source is written in tells a net which way to go. It is not Vaswani et al.'s but bidirectional
+    training (Ding, Wu & Tao 2021), who give the first third of all steps both directions: a phase of
+    `train.curriculum`.
+    """
+    swapped: float = 0.0
+
+    def __post_init__(self):
+        if not 0 <= self.swapped <= 1:
+            raise ValueError(f'swapped is a share of the pairs, 0 to 1; it is {self.swapped}')
+
+
+def decoder(folder: str, config: Input, training: bool) -> Callable:
+    """Return the function that decodes a batch of records; see `decode`. Only in training it swaps pairs.
 
     Raises:
       UserError: the data set's subwords were changed after its records were made.
     """
-    del config, training
     subword_model(folder)
-    return decode
+    if not training or not config.swapped:
+        return decode
+    return lambda serialized, length, seeds: _swapped(decode(serialized, length), seeds, config.swapped)
 
 
 def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
@@ -43,7 +60,15 @@ def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = N
     return {name: tf.cast(parsed[name].to_tensor(subwords.PAD, shape=shape), tf.int32) for name in LENGTHS}
 
 
-def assets(folder: str, config: InputConfig | None = None) -> subwords.Tokenizer:
+def _swapped(pairs: dict[str, tf.Tensor], seeds: tf.Tensor, share: float) -> dict[str, tf.Tensor]:
+    """Exchange inputs and targets of this share of the rows, each drawn by its seed."""
+    drawn = tf.map_fn(lambda seed: tf.random.stateless_uniform([], seed), seeds, fn_output_signature=tf.float32)
+    swap = (drawn < share)[:, tf.newaxis]
+    return {'inputs': tf.where(swap, pairs['targets'], pairs['inputs']),
+            'targets': tf.where(swap, pairs['inputs'], pairs['targets'])}
+
+
+def assets(folder: str, config: Input | None = None) -> subwords.Tokenizer:
     """Return what a served model needs of the data set: its tokenizer."""
     del config
     return subwords.Tokenizer(subword_model(folder))

@@ -43,7 +43,7 @@ IMAGES = [Amount(300, {'rows': 16, 'dropout': 0.5, 'learning_rate': 0.02}),
           Amount(30_000, {'rows': 64, 'dropout': 0.4, 'learning_rate': 0.03}),
           Amount(math.inf, {'rows': 64, 'dropout': 0.3, 'learning_rate': 0.03})]
 
-# Transformers by layers, width and feed-forward width. The second is `multi30k_en_de`'s, the last the paper's base.
+# Transformers by layers, width and feed-forward width. The third is `multi30k_en_de`'s, the last the paper's base.
 TRANSFORMERS = [{'N': 2, 'd_model': 128, 'd_ff': 256, 'h': 4}, {'N': 4, 'd_model': 128, 'd_ff': 256, 'h': 4},
                 {'N': 3, 'd_model': 256, 'd_ff': 1024, 'h': 4},
                 {'N': 6, 'd_model': 256, 'd_ff': 1024, 'h': 4}, {'N': 6, 'd_model': 512, 'd_ff': 2048, 'h': 8}]

@@ -1,4 +1,4 @@
-"""A curriculum: phases of a training that see smaller images or other batches, or train fewer networks.
+"""A curriculum: phases of a training that see smaller images, other batches or swapped pairs, or train fewer networks.
 
 The phases of `train.curriculum` come first, in order; the remaining steps follow the configuration itself, and phases
 beyond `train.steps` are cut off. Everything a phase changes is a function of the step, so an interrupted run resumes
@@ -10,7 +10,9 @@ from typing import Any
 from data_prep import UserError
 from pipelines.core.config import Config
 
-_KEYS = {'steps': int, 'rows': int, 'size': list, 'networks': list}
+_KEYS = {'steps': int, 'rows': int, 'size': list, 'swapped': float, 'networks': list}
+_INPUT_KEYS = 'rows', 'size', 'swapped'
+_KINDS = {int: 'a whole number above 0', float: 'a share, such as 0.5', list: 'a list'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,18 +46,28 @@ def at(phases: list[Phase], step: int) -> int:
     return next((number for number, phase in enumerate(phases) if step < phase.stop), len(phases) - 1)
 
 
+def graph_at(phases: list[Phase], step: int) -> int:
+    """Return the number of the first phase with the section `model` of a step's.
+
+    Phases that differ in their batches alone so share the compiled steps of every shape.
+    """
+    model = phases[at(phases, step)].model
+    return next(number for number, phase in enumerate(phases) if phase.model == model)
+
+
 def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
     for key, value in keys.items():
         if key not in _KEYS:
             raise UserError(f'{where}: unknown key {key}. Known keys: {", ".join(sorted(_KEYS))}.')
         if not isinstance(value, _KEYS[key]) or isinstance(value, bool) or (isinstance(value, int) and value < 1):
-            kind = 'a whole number above 0' if _KEYS[key] is int else 'a list'
-            raise UserError(f'{where}: {key} must be {kind}; it is {value!r}.')
+            raise UserError(f'{where}: {key} must be {_KINDS[_KEYS[key]]}; it is {value!r}.')
     if 'steps' not in keys:
         raise UserError(f'{where} needs steps, the number of its weight updates.')
     if 'size' in keys and not config.model_spec.any_size:
         raise UserError(f'{where}: size: the networks of {config.model_spec.name} take images of one size. '
                         'Leave it out.')
+    if 'swapped' in keys and not hasattr(config.input, 'swapped'):
+        raise UserError(f'{where}: swapped: only pairs have another direction. Leave it out.')
     if 'networks' in keys and not hasattr(config.model, 'trainable_networks'):
         raise UserError(f'{where}: networks: {config.model_spec.name} trains all its networks together. Leave it out.')
     if other := {*keys.get('networks', [])} - {*getattr(config.model, 'trainable_networks', [])}:
@@ -64,7 +76,7 @@ def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
     model = (dataclasses.replace(config.model, trainable_networks=keys['networks']) if 'networks' in keys
              else config.model)
     try:
-        own = dataclasses.replace(config.input, **{key: keys[key] for key in ('rows', 'size') if key in keys})
+        own = dataclasses.replace(config.input, **{key: keys[key] for key in _INPUT_KEYS if key in keys})
     except (TypeError, ValueError) as error:
         raise UserError(f'{where}: {error}.') from error
     return Phase(start, start + keys['steps'], own, model)

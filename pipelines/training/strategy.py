@@ -77,7 +77,7 @@ def keep_order_of_sums() -> None:
 
     It turns a large sum (AddN) into additions to one buffer, in the order in which the terms arrive. With it none of 7
     more backward passes of the ALIAS generator at 192 x 128 equalled the first of the process, without it all did,
-    although operations run beside each other. One at a time, a step of multi30k_en_de takes 25% more time.
+    although operations run beside each other. One at a time, a step of 4 + 4 layers of width 128 takes 25% more.
     """
     if not _started():
         config = tf.compat.v1.ConfigProto()

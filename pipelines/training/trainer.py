@@ -148,7 +148,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.before_step()
         batch = next(iterator)
         batch.pop('id')
-        self._totals.append(self._train(batch, curriculum.at(self.phases, int(self.global_step.numpy()))))
+        self._totals.append(self._train(batch, curriculum.graph_at(self.phases, int(self.global_step.numpy()))))
 
     def train_loop_end(self):
         result, units = _means(self._totals)
@@ -260,7 +260,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         Args:
           accumulating: whether this is a later part of a batch, computed with the weights of the first.
-          phase: number of the phase of the curriculum.
+          phase: number of a phase of the curriculum that has the step's section `model`.
         """
         with rematerialisation.repeat(accumulating), tf.GradientTape(persistent=len(self.optimizers) > 1) as tape:
             losses, metrics = self.model.loss_fn(self._train_nets, batch, seed, True, self.phases[phase].model)

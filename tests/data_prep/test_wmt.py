@@ -301,3 +301,28 @@ def test_a_batch_holds_the_ids_that_were_written(examples):
             ids = batch[name][row].numpy()
             assert ids[length - 1] == subwords.EOS and (ids[:length] != 0).all() and (ids[length:] == 0).all()
     assert not np.any(batch['inputs'][2])
+
+
+def test_swapped_shows_a_share_of_the_pairs_from_target_to_source(files, tmp_path):
+    """By each row's seed alone, so however a batch is split; and never in evaluation."""
+    folder = str(tmp_path / 'out')
+    prepare(files(), folder)
+    part = records.open_split(folder, 'train')
+    length, seeds = tf.constant(24, tf.int64), np.stack([np.full(60, 7), np.arange(60)], 1).astype(np.int32)
+    given = tf.constant(np.array(part.read(range(60)), object))
+    plain = {name: each.numpy() for name, each in wmt.decode(given, length).items()}
+
+    def rows(share, of=slice(None), training=True):
+        found = wmt.decoder(folder, wmt.Input(swapped=share), training)(given[of], length, tf.constant(seeds[of]))
+        return {name: each.numpy() for name, each in found.items()}
+    np.testing.assert_array_equal(rows(1.0)['inputs'], plain['targets'])
+    np.testing.assert_array_equal(rows(1.0)['targets'], plain['inputs'])
+    np.testing.assert_array_equal(rows(0.0)['inputs'], plain['inputs'])
+    np.testing.assert_array_equal(rows(0.5, training=False)['inputs'], plain['inputs'])
+    half = rows(0.5)
+    swap = (half['inputs'] == plain['targets']).all(1)
+    assert 15 < swap.sum() < 45  # within four deviations of 30
+    np.testing.assert_array_equal(half['targets'], np.where(swap[:, np.newaxis], plain['inputs'], plain['targets']))
+    np.testing.assert_array_equal(half['inputs'], np.where(swap[:, np.newaxis], plain['targets'], plain['inputs']))
+    for replica in range(2):
+        np.testing.assert_array_equal(rows(0.5, slice(replica, None, 2))['inputs'], half['inputs'][replica::2])

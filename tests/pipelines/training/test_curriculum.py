@@ -54,6 +54,12 @@ def test_phases_come_first_and_the_configuration_after_them(file):
     assert (only.start, only.stop, only.model) == (0, 4, configs.load(file, [LEARN]).model)
 
 
+def test_phases_of_other_batches_share_the_compiled_steps_and_of_other_networks_do_not(file):
+    resolved = configs.load(file, [LEARN, 'train.steps=5', 'train.curriculum=[{steps: 1, rows: 2}, '
+                                   '{steps: 1, networks: [segmentation]}, {steps: 1, size: [32, 32]}]'])
+    assert [curriculum.graph_at(curriculum.phases(resolved), step) for step in range(5)] == [0, 1, 0, 0, 0]
+
+
 @pytest.mark.slow  # 30 s of eager steps; that one step trains the networks it names is in test_viton_training.py
 def test_every_step_has_the_batches_and_trains_the_networks_of_its_phase(learner):
     it, weights = learner(), []
@@ -88,7 +94,9 @@ def batches(it):
 @pytest.mark.parametrize('phases, said', [
     ('{rows: 2}', r'\[0\] needs steps'),
     ('{steps: 0}', r'\[0\]: steps must be a whole number above 0; it is 0'),
-    ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: networks, rows, size, steps'),
+    ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: networks, rows, size, steps, swapped'),
+    ('{steps: 2, swapped: true}', r'\[0\]: swapped must be a share, such as 0.5; it is True'),
+    ('{steps: 2, swapped: 0.5}', r'\[0\]: swapped: only pairs have another direction'),
     ('{steps: 1}, {steps: 1, size: [32]}', r'\[1\]: size must be a height and a width'),
     ('{steps: 1, networks: [alias]}', r'\[0\]: networks: alias is not one of model.trainable_networks'),
 ])
@@ -103,3 +111,11 @@ def test_phases_that_cannot_be_are_refused(file, phases, said):
 def test_models_without_sizes_or_networks_refuse_them(keys, said):
     with pytest.raises(UserError, match=said):
         train.check(configs.load('vgg_a_tiny_imagenet', [f'train.curriculum=[{{steps: 1, {keys}}}]']))
+
+
+def test_pairs_go_both_ways_only_in_the_phase_that_says_so():
+    phases = 'train.curriculum=[{steps: 2, swapped: 0.5}, {steps: 1, swapped: 0.25}]'
+    found = curriculum.phases(configs.load('multi30k_en_de', [phases, 'train.steps=9']))
+    assert [(phase.stop, phase.input.swapped) for phase in found] == [(2, 0.5), (3, 0.25), (9, 0.0)]
+    with pytest.raises(UserError, match='swapped is a share of the pairs, 0 to 1; it is 1.5'):
+        train.check(configs.load('multi30k_en_de', ['train.curriculum=[{steps: 2, swapped: 1.5}]']))
