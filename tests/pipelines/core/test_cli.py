@@ -24,8 +24,8 @@ def test_explain_asks_for_nothing_and_makes_nothing(name, tmp_path, monkeypatch,
     ASKED[name].main(['--explain', '--config', 'multi30k_en_de', '--set', 'train.steps=5'])
     said = capsys.readouterr().out
     assert said.startswith('multi30k_en_de: English to German on Multi30k')
-    assert said.index('  time: 39 minutes') < said.index('Differs from the defaults') < said.index('parameters')
-    assert re.search(r'train\.steps +5 +100000', said) and re.search(r'model\.d_model +128 +512', said)
+    assert said.index('  time: 37 minutes') < said.index('Differs from the defaults') < said.index('parameters')
+    assert re.search(r'train\.steps +5 +100000', said) and re.search(r'model\.d_model +256 +512', said)
     assert 'model.label_smoothing ' not in said[:said.index('The whole configuration')]  # that is the default
     assert os.listdir(tmp_path) == []
 
