@@ -45,8 +45,8 @@ def choose(found: Findings, wanted: str, minutes: float) -> planning.Plan:
     steps = planning.in_parts(steps)
     said = [f'Planned for {n} x {name} by the cost model at {cost_model.ASSUMED:.0%} of the published peak, without '
             'any measurement; nets this small reach less, and reading the data may take longest.']
-    sections = merged(found.sections, candidate.sections, planning.training(steps, steps * examples
-                                                                            / found.examples['train']))
+    sections = merged(found.sections, candidate.sections, planning.training(
+        found, steps, steps * examples / found.examples['train']))
     sections['train']['precision'] = on.precision, ''
     sections['train']['strategy'] = _strategy(name, n), f'{n} x {name}'
     time = steps * step / 60

@@ -78,7 +78,8 @@ def look(paths: list[str]) -> Findings:
                                     'drift': ({'bleu': {'max_drop': 0.5}}, DRIFT)}},
         'bleu', baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', _about_lengths(pairs)), 'extra_length': 50,
-         'most_subwords': most_subwords(pairs), 'seconds': 1e-4})
+         'most_subwords': most_subwords(pairs), 'seconds': 1e-4,
+         'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
 def _splits(paths: list[str]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pipelines.core import machine
 from pipelines.starting import calibration, recipes
 from pipelines.starting.calibration import Measured
-from pipelines.starting.findings import Candidate, Findings, Sections, merged, say, values
+from pipelines.starting.findings import Candidate, Findings, Keys, Sections, merged, say, values
 
 VALIDATIONS, CHECKPOINTS, AVERAGED = 10, 20, 3
 FEWEST_STEPS = 30
@@ -142,7 +142,7 @@ def _planned(found: Findings, candidate: Candidate, cost: Measured, minutes: flo
     time, cpu = (steps * step + rest for step, rest in zip(cost.step, _validation(found, cost)))
     alone = overhead(found, cost)
     passes = steps * cost.per_step / found.examples['train']
-    return Plan(candidate, merged(found.sections, candidate.sections, training(steps, passes)), steps,
+    return Plan(candidate, merged(found.sections, candidate.sections, training(found, steps, passes)), steps,
                 (alone.idle + time) / 60, time / 60, (alone.cpu + cpu) / 60,
                 cost.memory + REST[found.kind].memory, passes, said)
 
@@ -152,10 +152,14 @@ def in_parts(steps: int) -> int:
     return max(CHECKPOINTS, steps // CHECKPOINTS * CHECKPOINTS)
 
 
-def training(steps: int, passes: float) -> Sections:
+def training(found: Findings, steps: int, passes: float) -> Sections:
     """Return the section `train`."""
+    least, share = recipes.BOTH_WAYS
+    first: Keys = {'curriculum': ([{'steps': round(share * steps), 'swapped': 0.5}],
+                                  'first a net learns both directions, because these pairs are few')
+                   } if found.facts.get('two_languages') and passes >= least else {}
     return {'train': {
-        'steps': (steps, f'{passes:.0f} passes over the training data'), 'precision': (precision(), ''),
+        'steps': (steps, f'{passes:.0f} passes over the training data'), **first, 'precision': (precision(), ''),
         'log_every': (steps // CHECKPOINTS, ''), 'checkpoint_every': (steps // CHECKPOINTS, ''),
         'validate_every': (steps // VALIDATIONS, ''),
         'average_checkpoints': (AVERAGED, 'the mean of the last checkpoints is exported')}}

@@ -74,6 +74,10 @@ PASSES = {'images': ((200, 100, 400), (1_000, 60, 200), (10_000, 20, 80), (50_00
           'trees': ((1_000, 60, 200), (3_000, 40, 120), (40_000, 15, 60)),
           'tryon': ((100, 40, 400), (1_000, 10, 100), (12_000, 4, 60))}
 
+# From this many passes on, pairs of two languages are learned in both directions in this share of the steps, the first.
+# 1,000 captions of Multi30k, passed 174 times, so have 3.53 instead of 3.71 nats a subword on the validation set (15.7
+# instead of 14.9 BLEU to French, 16.3 instead of 16.0 to German); 5,000, passed 41 times, have 2.79 instead of 2.73.
+BOTH_WAYS = 100, 1 / 3
 
 # Bucket lengths: the quantiles at these shares of the examples, rounded up to these multiples. Each bucket costs a
 # trace, and the few longest examples get one of their own.

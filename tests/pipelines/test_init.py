@@ -131,6 +131,7 @@ def test_what_is_found_of_pairs(tmp_path):
     found = pairs.look(files)
     data = findings.values(found.sections)['data']
     assert (data['source'], data['target'], data['split_digits']) == ('en', 'de', True)
+    assert found.facts['two_languages'] and not pairs.look([files[0], files[0]]).facts['two_languages']
     assert data['validation_fraction'] == 0.2
     said = ' '.join(found.said)
     assert '302 usable pairs of 303' in said and '1 have an empty side' in said and '1 are copies' in said
@@ -314,6 +315,18 @@ def test_few_minutes_for_many_pairs_are_spent_on_more_and_smaller_steps():
     tokens, vocabulary, steps = chosen(3)
     assert (tokens, vocabulary) == (1024, 4000) and steps > 1_000
     assert chosen(60)[:2] == (4096, 8000)
+
+
+@pytest.mark.parametrize('two, seconds, first', [(True, 0.02, 1 / 3), (True, 0.2, 0), (False, 0.02, 0)])
+def test_pairs_passed_often_begin_in_both_directions_if_they_have_two_languages(two, seconds, first):
+    facts = {'buckets': [16, 32], 'extra_length': 20, 'most_subwords': 9_000, 'two_languages': two}
+    told = findings.Findings('pairs', [], {'train': 1_000, 'validation': 100, 'test': 100}, {
+        'data': {'module': ('data_prep.wmt', ''), 'train': (['a.tsv'], ''), 'validation': (['b.tsv'], ''),
+                 'test': (['c.tsv'], '')}}, '', 0, '', dict, 1, '', facts)
+    plan = planning.choose(told, lambda made: cost(seconds, per_step=32), 3, 8)
+    assert (plan.passes >= 100) == (seconds < 0.1)
+    found = findings.resolved(findings.values(plan.sections)).train
+    assert found.curriculum == ([{'steps': round(first * found.steps), 'swapped': 0.5}] if first else [])
 
 
 def test_answers_may_be_as_much_longer_as_in_the_data():
