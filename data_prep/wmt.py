@@ -24,6 +24,9 @@ JOB = 'data_prep.text.job'
 class Input(InputConfig):
     """Settings that turn pairs into batches.
 
+    A batch has the shape of one bucket. With `tokens`, a bucket of length L holds `tokens / L` rows, rounded down to a
+    multiple of `rows_multiple_of`, so that any number of replicas dividing it sees the same batches.
+
     `swapped` is the share of the pairs, drawn anew in every epoch, that training sees the other way round: target to
     source. What the source is written in tells a net which way to go. It is not Vaswani et al.'s but bidirectional
     training (Ding, Wu & Tao 2021), who give the first third of all steps both directions: a phase of

@@ -13,6 +13,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import itertools
 import json
 import pathlib
 import re
@@ -193,10 +194,11 @@ def meanings(cls: type, names: set[str]) -> dict[str, str]:
             said[name] = ' '.join(sentence(each) for each in about)
     for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         if isinstance(node, ast.AnnAssign):
-            above = lines[node.lineno - 2].strip()
+            above = [*itertools.takewhile(lambda line: line.startswith('# '),
+                                          (line.strip() for line in lines[node.lineno - 2::-1]))]
             beside = re.search(r'  # (?!type:|noqa)(.*)', lines[node.end_lineno - 1])
-            if beside or above.startswith('# '):
-                said[node.target.id] = sentence(beside[1] if beside else above[2:])
+            if beside or above:
+                said[node.target.id] = sentence(beside[1] if beside else ' '.join(line[2:] for line in above[::-1]))
     return said
 
 

@@ -11,7 +11,6 @@ from data_prep import UserError
 from pipelines.core.config import Config
 
 _KEYS = {'steps': int, 'rows': int, 'size': list, 'swapped': float, 'networks': list}
-_INPUT_KEYS = 'rows', 'size', 'swapped'
 _KINDS = {int: 'a whole number above 0', float: 'a share, such as 0.5', list: 'a list'}
 
 
@@ -76,7 +75,8 @@ def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
     model = (dataclasses.replace(config.model, trainable_networks=keys['networks']) if 'networks' in keys
              else config.model)
     try:
-        own = dataclasses.replace(config.input, **{key: keys[key] for key in _INPUT_KEYS if key in keys})
+        own = dataclasses.replace(config.input, **{
+            key: value for key, value in keys.items() if key not in ('steps', 'networks')})
     except (TypeError, ValueError) as error:
         raise UserError(f'{where}: {error}.') from error
     return Phase(start, start + keys['steps'], own, model)

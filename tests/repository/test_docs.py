@@ -50,6 +50,13 @@ def test_architectures_are_drawn_from_the_models():
     assert images['vgg'].count('>3x3, 512<') == 4 * 4 + 6 + 8  # A, A-LRN, B and C; D; E
 
 
+def test_a_comment_of_several_lines_is_a_keys_meaning_from_its_beginning(generate):
+    from pipelines.core import sections
+    said = {key.name: key.meaning for key in generate.keys(sections.TrainConfig)}
+    assert said['curriculum'].startswith('First phases, such as') and said['curriculum'].endswith('as configured.')
+    assert said['monitor'].startswith('Metric whose best checkpoint') and said['monitor'].endswith('last checkpoints.')
+
+
 def test_a_key_without_a_meaning_is_refused(generate, monkeypatch):
     from keras_models.core import optimizers
     monkeypatch.setattr(generate, 'meanings', lambda cls, names: {})

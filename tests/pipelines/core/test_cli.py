@@ -81,7 +81,7 @@ def test_commands_name_the_interpreter_that_works(monkeypatch, tmp_path):
 
 
 def test_a_missing_package_is_a_sentence(tmp_path):
-    """As with an interpreter outside of the environment: none of the site's packages can be imported."""
+    """Import none of the site's packages, like an interpreter outside of the environment."""
     done = subprocess.run([sys.executable, '-S', '-m', 'pipelines.run'], cwd=tmp_path, capture_output=True, text=True,
                           env={'PYTHONPATH': str(ROOT), 'PATH': os.environ['PATH']})
     assert done.returncode == 2 and re.fullmatch(
