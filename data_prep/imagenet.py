@@ -39,8 +39,9 @@ class Input(InputConfig):
 
     With `dct_scaling` JPEG files are decoded at a half, a quarter or an eighth of their size if that is still as large
     as the rescaled image, for large files that `data.resize` did not reduce; served ones too. Levels differ by 1.2 on
-    average (photographs of ILSVRC). `prelu_cifar10`'s net on twenty classes of Tiny ImageNet at half their size, 1,500
-    steps, has 45.7 and 45.3% error instead of 48.5 and 50.7% (two seeds): a half is sharper than a triangle makes it.
+    average (photographs of ILSVRC). A PReLU net of five convolutions on twenty classes of Tiny ImageNet at half
+    their size, 1,500 steps, has 45.7 and 45.3% error instead of 48.5 and 50.7% (two seeds): a half is sharper than a
+    triangle makes it.
 
     With `boxes` a batch also has a bounding box for each square: the one of which the square shows most, in the
     square's coordinates (Simonyan & Zisserman A.1). A box counts if at least `box_inside` of it is in the square: nets

@@ -10,7 +10,7 @@ from tensorflow import keras
 
 from keras_models.core import initializers
 from keras_models.core import optimizers as rules
-from keras_models.core.layers import Cost, Dropout, convolution_cost, dense_cost, even
+from keras_models.core.layers import Cost, Dropout, convolution_cost, dense_cost, even, of_any_size
 from keras_models.image import classification
 
 Variant = Literal[14, 30, 'A', 'B', 'C']
@@ -165,8 +165,20 @@ class PReLU(keras.layers.Layer):
         return tf.nn.relu(y) - self.a * tf.nn.relu(-y)
 
 
+class SpatialPyramid(keras.layers.Layer):
+    """`spp` as a layer: a net's pooling fits the images it is given, not those it was built for."""
+
+    def __init__(self, levels: list[int]):
+        super().__init__(name='spp')
+        self.levels = levels
+
+    def call(self, maps):
+        """Pool [B, side, side, C] to [B, sum of n^2 * C]."""
+        return spp(maps, self.levels)
+
+
 def layers(config: Config) -> dict[str, keras.layers.Layer]:
-    """Return every layer with weights or randomness, by name."""
+    """Return every layer with weights, randomness or a shape that follows the image's, by name."""
     c, net, made = config, read(config), []
     a = 0.0 if c.activation == 'relu' else c.a
 
@@ -179,6 +191,7 @@ def layers(config: Config) -> dict[str, keras.layers.Layer]:
             weights = initializers.xavier() if c.weights == 'xavier' else initializers.he(c.weights, a)
             add(keras.layers.Conv2D(step.filters, step.size, step.stride, 'same' if _same(step) else 'valid',
                                     kernel_initializer=weights, name=step.name))
+    made.append(SpatialPyramid(net.levels))
     for n, units in enumerate(net.units, 1):
         # As in 2.2: smaller than by (14), because images are not normalised.
         add(keras.layers.Dense(units, kernel_initializer=initializers.fixed(0.01), name=f'fc{n}'))
@@ -265,7 +278,7 @@ def _last(layers: dict[str, keras.layers.Layer], net: Net) -> keras.layers.Layer
 def dense(layers: dict[str, keras.layers.Layer], config: Config, maps, seed=None, training: bool | None = False):
     """Map square maps [B, side, side, C] to logits [B, classes]; without a seed nothing is dropped."""
     net = read(config)
-    return _last(layers, net)(_hidden(layers, net, spp(maps, net.levels), seed, training))
+    return _last(layers, net)(_hidden(layers, net, layers['spp'](maps), seed, training))
 
 
 def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
@@ -281,6 +294,11 @@ def activations(layers: dict[str, keras.layers.Layer], config: Config, maps):
 def score_map(layers: dict[str, keras.layers.Layer], config: Config, maps):
     """Map [B, h, w, C] of any size to logits, [B, h', w', classes] ('Testing'); a crop's maps give one position."""
     return _last(layers, read(config))(activations(layers, config, maps))
+
+
+def build(config: Config) -> dict[str, keras.Model]:
+    """Return the net of `classification.build`; it takes square images of other sizes too, as spp allows."""
+    return {name: of_any_size(net) for name, net in classification.build(config).items()}
 
 
 def costs(config: Config) -> list[Cost]:
@@ -318,6 +336,6 @@ def table(config: Config) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | Non
 
 PAPER = classification.Paper(layers, convolutions, dense, score_map, activations, costs)
 THROUGHPUT_UNIT, METRICS = classification.THROUGHPUT_UNIT, classification.METRICS
-build, loss_fn, optimizers = classification.build, classification.loss_fn, classification.optimizers
+loss_fn, optimizers = classification.loss_fn, classification.optimizers
 parameters, macs, flops_per_unit = classification.parameters, classification.macs, classification.flops_per_unit
-TASKS, SERVING, ENDS_IN_DENSE_LAYERS = ('image',), 'keras_models.image.serving', True
+TASKS, SERVING, ENDS_IN_DENSE_LAYERS, ANY_SIZE = ('image',), 'keras_models.image.serving', True, True

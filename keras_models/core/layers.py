@@ -47,6 +47,12 @@ def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
             for net, model in nets.items()}
 
 
+def of_any_size(net: keras.Model) -> keras.Model:
+    """Let a convolutional network take images of other sizes than its inputs', which Keras would refuse."""
+    net.input_spec = None
+    return net
+
+
 def shared(function: Callable, **options) -> Callable:
     """Compile a function that several signatures of an exported module call.
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.core.layers import even
+from keras_models.core.layers import even, of_any_size
 from keras_models.core.losses import row_means
-from keras_models.viton.layers import EPSILON, Convolution, of_any_size
+from keras_models.viton.layers import EPSILON, Convolution
 
 KERNEL = 4  # height and width of all convolutions
 FIRST, MOST = 64, 512  # channels of the first layer, and at most

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.core.layers import even, seed_input
+from keras_models.core.layers import even, of_any_size, seed_input
 from keras_models.viton.geometry import upsample
 from keras_models.viton.layers import (
     EPSILON,
@@ -25,7 +25,6 @@ from keras_models.viton.layers import (
     convolution_cost,
     instance_norm,
     mean_of_places,
-    of_any_size,
 )
 
 CHANNELS = (1024, 1024, 1024, 512, 256, 128, 64, 32)  # of figure 12's ResBlks, each at twice the previous size

@@ -107,12 +107,6 @@ class Convolution(keras.layers.Layer):
         return self.activation(tf.nn.bias_add(x, self.bias) if self.has_bias else x)
 
 
-def of_any_size(net: keras.Model) -> keras.Model:
-    """Let a convolutional network take images of other sizes than its inputs', which Keras would refuse."""
-    net.input_spec = None
-    return net
-
-
 def check_size(size: list[int], multiple: int, why: str) -> None:
     """Refuse a size that a network cannot take.
 

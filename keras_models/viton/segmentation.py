@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 from tensorflow import keras
 
-from keras_models.core.layers import Dropout, even, seed_input
+from keras_models.core.layers import Dropout, even, of_any_size, seed_input
 from keras_models.viton.geometry import upsample
-from keras_models.viton.layers import GAIN, Convolution, Cost, check_size, convolution_cost, instance_norm, of_any_size
+from keras_models.viton.layers import GAIN, Convolution, Cost, check_size, convolution_cost, instance_norm
 
 CLASSES = 13
 CHANNELS = {'agnostic_parse': CLASSES, 'pose': 3, 'cloth': 3, 'cloth_mask': 1, 'noise': 1}

@@ -10,7 +10,8 @@ from typing import Any
 from data_prep import UserError
 from pipelines.core.config import Config
 
-_KEYS = {'steps': int, 'rows': int, 'size': list, 'swapped': float, 'networks': list}
+_KEYS = {'steps': int, 'rows': int, 'size': list, 'crop': int, 'scales': list, 'swapped': float, 'networks': list}
+_OF_MODELS = {'networks': 'trainable_networks', 'crop': 'crop'}  # keys that change the section `model`, and its names
 _KINDS = {int: 'a whole number above 0', float: 'a share, such as 0.5', list: 'a list'}
 
 
@@ -62,21 +63,22 @@ def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
             raise UserError(f'{where}: {key} must be {_KINDS[_KEYS[key]]}; it is {value!r}.')
     if 'steps' not in keys:
         raise UserError(f'{where} needs steps, the number of its weight updates.')
-    if 'size' in keys and not config.model_spec.any_size:
-        raise UserError(f'{where}: size: the networks of {config.model_spec.name} take images of one size. '
+    if not config.model_spec.any_size and (sizes := keys.keys() & {'size', 'crop'}):
+        raise UserError(f'{where}: {min(sizes)}: the networks of {config.model_spec.name} take images of one size. '
                         'Leave it out.')
-    if 'swapped' in keys and not hasattr(config.input, 'swapped'):
-        raise UserError(f'{where}: swapped: only pairs have another direction. Leave it out.')
+    batches = {key: value for key, value in keys.items() if key not in ('steps', 'networks')}
+    if absent := [key for key in batches if not hasattr(config.input, key)]:
+        raise UserError(f'{where}: {absent[0]}: the section input has no such key for {config.data_spec.name}. '
+                        'Leave it out.')
     if 'networks' in keys and not hasattr(config.model, 'trainable_networks'):
         raise UserError(f'{where}: networks: {config.model_spec.name} trains all its networks together. Leave it out.')
     if other := {*keys.get('networks', [])} - {*getattr(config.model, 'trainable_networks', [])}:
         raise UserError(f'{where}: networks: {min(other)} is not one of model.trainable_networks, '
                         f'{", ".join(config.model.trainable_networks)}.')
-    model = (dataclasses.replace(config.model, trainable_networks=keys['networks']) if 'networks' in keys
-             else config.model)
+    changed = {name: keys[key] for key, name in _OF_MODELS.items() if key in keys}
     try:
-        own = dataclasses.replace(config.input, **{
-            key: value for key, value in keys.items() if key not in ('steps', 'networks')})
+        model = dataclasses.replace(config.model, **changed) if changed else config.model
+        own = dataclasses.replace(config.input, **batches)
     except (TypeError, ValueError) as error:
         raise UserError(f'{where}: {error}.') from error
     return Phase(start, start + keys['steps'], own, model)

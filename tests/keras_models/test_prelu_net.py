@@ -196,6 +196,15 @@ def test_score_map_is_the_dense_layers_on_every_window():
         np.testing.assert_allclose(scores[:, i, j], prelu_net.dense(made, SMALL, maps[:, i:i + 7, j:j + 7]), atol=1e-4)
 
 
+@pytest.mark.parametrize('side', [20, 28, 35])  # maps of 5, 7 and 8
+def test_smaller_and_larger_crops_give_what_a_net_built_for_them_does(side):
+    model, _ = randomised(SMALL)
+    own = prelu_net.build(dataclasses.replace(SMALL, crop=side))['classifier']
+    own.set_weights(model.get_weights())
+    image = np.random.default_rng(3).normal(size=[2, side, side, 3]).astype(np.float32)
+    np.testing.assert_array_equal(model([image, SEED], training=True), own([image, SEED], training=True))
+
+
 def test_dropout_in_training_only():
     model, _ = randomised(SMALL)
     image = tf.random.normal([1, 28, 28, 3])

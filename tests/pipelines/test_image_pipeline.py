@@ -162,6 +162,24 @@ def losses(config_file, examples, *overrides):
     return found
 
 
+def test_the_first_crops_may_be_smaller_than_the_others(config_file, examples):
+    resolved = config.load(config_file, ['train.steps=3', 'model.classes=3', 'model.learning_rate=1e-9',
+                                         'train.curriculum=[{steps: 2, crop: 24, scales: [27, 33]}]'])
+    it, sides = trainer.Trainer(resolved, devices.choose(resolved, False), examples), []
+
+    def seen():
+        for batch in it.train_dataset:
+            sides.append(batch['image'].shape[1])
+            yield batch
+    it.train_loop_begin()
+    batches = seen()
+    for _ in range(3):
+        it.train_step(batches)
+    sums = [[float(part) for part in totals['loss/classifier']] for totals in it._totals]
+    assert sides == [24, 24, 32] and int(it.global_step) == 3
+    np.testing.assert_allclose([loss / images for loss, images in sums], np.log(3), rtol=0.01)  # chance, at every side
+
+
 @pytest.mark.slow  # 9 s; test_trainer.py and test_compiled_steps.py prove it
 def test_replicas_and_compilation_change_nothing(config_file, examples):
     """Crops, colours and updates are those of one device: a picture's draws do not depend on where it is decoded."""

@@ -94,9 +94,9 @@ def batches(it):
 @pytest.mark.parametrize('phases, said', [
     ('{rows: 2}', r'\[0\] needs steps'),
     ('{steps: 0}', r'\[0\]: steps must be a whole number above 0; it is 0'),
-    ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: networks, rows, size, steps, swapped'),
+    ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: crop, networks, rows, scales, size, steps, swapped'),
     ('{steps: 2, swapped: true}', r'\[0\]: swapped must be a share, such as 0.5; it is True'),
-    ('{steps: 2, swapped: 0.5}', r'\[0\]: swapped: only pairs have another direction'),
+    ('{steps: 2, swapped: 0.5}', r'\[0\]: swapped: the section input has no such key for data_prep.tryon'),
     ('{steps: 1}, {steps: 1, size: [32]}', r'\[1\]: size must be a height and a width'),
     ('{steps: 1, networks: [alias]}', r'\[0\]: networks: alias is not one of model.trainable_networks'),
 ])
@@ -107,6 +107,7 @@ def test_phases_that_cannot_be_are_refused(file, phases, said):
 
 
 @pytest.mark.parametrize('keys, said', [('size: [64, 64]', 'size: the networks of keras_models.vgg take images of one'),
+                                        ('crop: 28', 'crop: the networks of keras_models.vgg take images of one size'),
                                         ('networks: [vgg]', 'networks: keras_models.vgg trains all its networks')])
 def test_models_without_sizes_or_networks_refuse_them(keys, said):
     with pytest.raises(UserError, match=said):
@@ -119,3 +120,20 @@ def test_pairs_go_both_ways_only_in_the_phase_that_says_so():
     assert [(phase.stop, phase.input.swapped) for phase in found] == [(2, 0.5), (3, 0.25), (9, 0.0)]
     with pytest.raises(UserError, match='swapped is a share of the pairs, 0 to 1; it is 1.5'):
         train.check(configs.load('multi30k_en_de', ['train.curriculum=[{steps: 2, swapped: 1.5}]']))
+
+
+def test_a_net_with_spatial_pyramid_pooling_may_first_see_smaller_crops():
+    phases = 'train.curriculum=[{steps: 5, crop: 24, scales: [27, 30]}, {steps: 2, rows: 16}]'
+    resolved = configs.load('prelu_cifar10', [phases, 'train.steps=9'])
+    found = curriculum.phases(resolved)
+    assert [(phase.input.crop, phase.input.scales, phase.input.rows) for phase in found] == [
+        (24, [27, 30], 64), (32, [36, 40], 16), (32, [36, 40], 64)]
+    assert [phase.model for phase in found[1:]] == [resolved.model] * 2
+    assert [curriculum.graph_at(found, step) for step in (0, 5, 7)] == [0, 1, 1]
+
+
+@pytest.mark.parametrize('keys, said', [('crop: 40', 'an image of 36 pixels is smaller than crop 40'),
+                                        ('crop: 3, scales: [3]', 'crop 3 leaves no map for spp')])
+def test_crops_that_cannot_be_are_refused(keys, said):
+    with pytest.raises(UserError, match=said):
+        train.check(configs.load('prelu_cifar10', [f'train.curriculum=[{{steps: 1, {keys}}}]']))

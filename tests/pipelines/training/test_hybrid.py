@@ -19,7 +19,7 @@ from trained import Trained  # noqa: E402
 MIRRORED, HYBRID = 'train.strategy=mirrored', 'train.dense_layers=one_device'
 SMALL = ['model.learning_rate=0.02', 'model.weights=glorot']
 NETS = {'vgg': ('vgg_a_tiny_imagenet', [*SMALL, 'model.width=0.05', 'model.crop=32', 'model.dropout=0.0']),
-        'prelu_net': ('prelu_cifar10', ['model.crop=32', 'model.dropout=0.0'])}
+        'prelu_net': ('prelu_cifar10', ['model.crop=32', 'model.dropout=0.0', 'model.warmup=0.0'])}
 BATCH, CLASSES = 8, 5
 
 
