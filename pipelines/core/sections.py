@@ -31,8 +31,8 @@ class TrainConfig:
     log_every: int = 50  # steps between printed losses
     checkpoint_every: int = 1000  # steps between checkpoints
     validate_every: int = 1000  # steps between validations
-    # first phases, such as {steps: 500, rows: 8, size: [96, 64], networks: [alias]}, {steps: 500, crop: 24, scales: [27,
-    # 30]} or {steps: 500, swapped: 0.5}; keys left out stay as configured
+    # first phases, such as {steps: 500, rows: 8, size: [96, 64], networks: [alias]}, {steps: 500, crop: 24,
+    # scales: [27, 30]} or {steps: 500, swapped: 0.5}; keys left out stay as configured
     curriculum: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     # metric whose best checkpoint is exported: of the validation losses, such as top1_error, or for text of the gate,
     # such as bleu, for which validation decodes; empty: the last checkpoints
