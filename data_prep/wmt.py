@@ -65,7 +65,8 @@ def decode(serialized: tf.Tensor, length: tf.Tensor, seeds: tf.Tensor | None = N
 
 def _swapped(pairs: dict[str, tf.Tensor], seeds: tf.Tensor, share: float) -> dict[str, tf.Tensor]:
     """Exchange inputs and targets of this share of the rows, each drawn by its seed."""
-    drawn = tf.map_fn(lambda seed: tf.random.stateless_uniform([], seed), seeds, fn_output_signature=tf.float32)
+    drawn = tf.map_fn(lambda seed: tf.random.stateless_uniform([], seed, alg='philox'), seeds,
+                      fn_output_signature=tf.float32)
     swap = (drawn < share)[:, tf.newaxis]
     return {'inputs': tf.where(swap, pairs['targets'], pairs['inputs']),
             'targets': tf.where(swap, pairs['inputs'], pairs['targets'])}

@@ -29,7 +29,7 @@ _MARGIN = 2
 
 # Side of a part up to which ScaleAndTranslate is faster than two products, with two threads: 64 x 64 pixels to 56 x 56
 # take 56 instead of 158 us, 96 to 84 106 instead of 159, 128 to 112 178 instead of 193, 256 to 112 266 instead of 235.
-_SMALL = 96
+_ONE_OPERATION = 96
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,9 +251,9 @@ def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.T
     """Return a part of an enlarged or reduced image.
 
     This is ScaleAndTranslate with a triangle filter and antialiasing. Unless the part is known to be small when the
-    graph is built, it is computed, to the bit the same, as two products with sparse matrices: 375 x 500 pixels to 256 x
-    341 take 0.7 ms of a core instead of 2.3 ms. Their sixty operations take some 0.1 ms to start (`_SMALL`), eagerly
-    more than ScaleAndTranslate, so callers outside a graph should build one.
+    graph is built (`_ONE_OPERATION`), it is computed, to the bit the same, as two products with sparse matrices: 375 x
+    500 pixels to 256 x 341 take 0.7 ms of a core instead of 2.3 ms. Their sixty operations take some 0.1 ms to start,
+    eagerly more than ScaleAndTranslate, so callers outside a graph should build one.
 
     Args:
       pixels: [h, w, 3], uint8 or float32: the image, or as much of it as the part needs.
@@ -271,7 +271,7 @@ def resampled(pixels: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.T
     ratio, moved = tf.cast(ratio, tf.float32), tf.cast(moved, tf.float32)
     given, wanted = tf.shape(pixels), tf.get_static_value(shape)
     with tf.device('CPU:0'):  # a GPU adds in another order
-        if wanted is not None and wanted.prod() <= _SMALL ** 2:
+        if wanted is not None and wanted.prod() <= _ONE_OPERATION ** 2:
             return tf.raw_ops.ScaleAndTranslate(images=pixels[tf.newaxis], size=shape, scale=ratio, translation=moved,
                                                 kernel_type='triangle', antialias=True)[0]
         rows, columns = _weights(given[:2], shape, ratio, moved)

@@ -11,8 +11,8 @@ import numpy as np
 from pipelines.starting.findings import Candidate, Findings, Keys, Sections, merged
 
 POOL = '2x2 maxpool, /2'
-# PReLU nets in the notation of He et al.'s tables, on the maps of about 32 x 32 that a stem outputs. With the
-# last one `prelu_cifar10` reached 12.1% error on CIFAR-10, before it took more layers of fewer filters.
+# PReLU nets in the notation of He et al.'s tables, on the maps of about 32 x 32 that a stem outputs. With the last
+# one `prelu_cifar10` reached 12.1% error on CIFAR-10, before it took more layers of fewer filters.
 BODIES: dict[str, tuple[list[str], int]] = {  # name -> layers, units of the dense one
     'three narrow convolutions': (['3x3, 16', POOL, '3x3, 32', POOL, '3x3, 64'], 64),
     'three convolutions': (['3x3, 32', POOL, '3x3, 64', POOL, '3x3, 128'], 128),

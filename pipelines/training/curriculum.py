@@ -17,11 +17,16 @@ _KINDS = {int: 'a whole number above 0', float: 'a share, such as 0.5', list: 'a
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Steps [start, stop), with the sections `input` and `model` that hold there."""
+    """Steps [start, stop), with the sections `input` and `model` that hold there.
+
+    Attributes:
+      graph: number of the first phase with this `model`.
+    """
     start: int
     stop: int
     input: Any
     model: Any
+    graph: int = 0
 
 
 def phases(config: Config) -> list[Phase]:
@@ -38,7 +43,8 @@ def phases(config: Config) -> list[Phase]:
     steps = config.train.steps
     found.append(Phase(start, max(start, steps), config.input, config.model))
     begun = [phase for phase in found if phase.start < steps] or found[-1:]
-    return [dataclasses.replace(phase, stop=min(phase.stop, steps)) for phase in begun]
+    models = [phase.model for phase in begun]
+    return [dataclasses.replace(phase, stop=min(phase.stop, steps), graph=models.index(phase.model)) for phase in begun]
 
 
 def at(phases: list[Phase], step: int) -> int:
@@ -51,8 +57,7 @@ def graph_at(phases: list[Phase], step: int) -> int:
 
     Phases that differ in their batches alone so share the compiled steps of every shape.
     """
-    model = phases[at(phases, step)].model
-    return next(number for number, phase in enumerate(phases) if phase.model == model)
+    return phases[at(phases, step)].graph
 
 
 def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
