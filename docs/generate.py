@@ -101,7 +101,7 @@ def flags(parser: argparse.ArgumentParser) -> str:
             value = ' '.join(value)
         choices = ' or '.join(f'`{choice}`' for choice in action.choices or ())
         name = f'{action.option_strings[-1]} {value}' if action.option_strings else value or action.dest
-        meaning = cell(sentence(action.help or '')) + (f' One of {choices}.' if choices else '')
+        meaning = cell(sentence((action.help or '') % vars(action))) + (f' One of {choices}.' if choices else '')
         rows.append(f'| `{name.strip()}` | {meaning} |')
     return '\n'.join(rows)
 

@@ -11,6 +11,7 @@ VITON-HD's. Findings, choices and expectations are printed, and written to the f
 be learned is refused.
 """
 import argparse
+import math
 import shlex
 import sys
 
@@ -31,6 +32,7 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
 
     from pipelines.starting import calibration, findings, planning, recipes, writing
     from pipelines.starting.findings import say
+    _look_for(paths)
     found = look(paths)
     for sentence in found.said:
         say(sentence)
@@ -52,6 +54,16 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
     return writing.text(found, plan, command, minutes, memory)
 
 
+def _look_for(paths: list[str]) -> None:
+    """Refuse a path that does not exist; of one inside an archive, the archive."""
+    from data_prep import UserError
+    from data_prep.core import archives, files
+    for path in paths:
+        outer, _ = archives.split(path)
+        if not files.exists(outer) and not files.matching(outer):  # trees may be given by a pattern
+            raise UserError(f'there is no file or folder {outer}. Check the path.')
+
+
 def main(argv: list[str] | None = None) -> None:
     flags = argparse.ArgumentParser(prog='python -m pipelines.init', description=__doc__, allow_abbrev=False,
                                     formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -62,8 +74,8 @@ def main(argv: list[str] | None = None) -> None:
     flags.add_argument('--accelerators', default='', metavar='NxNAME',
                        help='plan by the cost model for accelerators such as 8xA100 instead of this machine')
     args = flags.parse_args(argv)
-    if args.minutes <= 0 or args.memory <= 0:
-        flags.error('--minutes and --memory must be more than 0')
+    if not (0 < args.minutes < math.inf and 0 < args.memory < math.inf):
+        flags.error('--minutes and --memory must be numbers of more than 0')
     command = shlex.join(['python', '-m', 'pipelines.init', *(sys.argv[1:] if argv is None else argv)])
 
     def work() -> None:

@@ -1,9 +1,9 @@
 """Run the whole pipeline: raw data in, a gated and pushed SavedModel out. Stages that are up to date are skipped.
 
-python -m pipelines.run
-python -m pipelines.run --config my.yaml
-python -m pipelines.run --list
-python -m pipelines.run --compile pipeline.yaml --image IMAGE --pipeline_root gs://BUCKET/runs/my
+    python -m pipelines.run
+    python -m pipelines.run --config my.yaml
+    python -m pipelines.run --list
+    python -m pipelines.run --compile pipeline.yaml --image IMAGE --pipeline_root gs://BUCKET/runs/my
 
 With --compile it runs nothing: it writes the stages as a pipeline for Kubeflow Pipelines or Vertex AI.
 """

@@ -1,8 +1,8 @@
 """Train the model of a configuration, or resume exactly where a killed run stopped.
 
-python -m pipelines.train --strategy mirrored
-python -m pipelines.train --config my.yaml --set train.steps=20000
-python -m pipelines.train --manifest job.yaml --image IMAGE --workers 4 --pipeline_root gs://BUCKET/runs/my
+    python -m pipelines.train --strategy mirrored
+    python -m pipelines.train --config my.yaml --set train.steps=20000
+    python -m pipelines.train --manifest job.yaml --image IMAGE --workers 4 --pipeline_root gs://BUCKET/runs/my
 
 With --manifest it trains nothing: it writes a JobSet that trains on several machines of a Kubernetes cluster.
 """

@@ -181,6 +181,13 @@ def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[R
       columns: for tables, templates of the fields `PARTS`, such as '{Instruction} {Input}'; if empty, the first columns
         are used.
     """
+    for record in cells(block):
+        parts, reason = ((), record.reason) if record.reason else _parts(record.columns, block.names, columns)
+        yield record._replace(columns=parts, reason=reason)
+
+
+def cells(block: Block) -> Iterator[Record]:
+    """Yield the records of a block with all their columns; records that cannot be read as text come with a reason."""
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
@@ -188,9 +195,8 @@ def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[R
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
-        file, cells, reason = _understood(block.source, cut, line == 1)
-        parts, reason = ((), reason) if reason else _parts(cells, block.names, columns)
-        yield Record(file, line, offset, parts, reason)
+        file, row, reason = _understood(block.source, cut, line == 1)
+        yield Record(file, line, offset, row, reason)
         offset += cut[0][1]
 
 

@@ -78,7 +78,7 @@ class View:
         # With a border of one pixel, every position in the mean image lies between pixels.
         self._mean_image = np.pad(pixels.mean_image, [(1, 1), (1, 1), (0, 0)], 'edge')[np.newaxis].astype(np.float32)
         self._mean_rgb = pixels.mean_rgb.astype(np.float32)
-        self._unit = np.sqrt(np.diag(pixels.covariance)).astype(np.float32) if standardise else None
+        self._unit = deviations(pixels.covariance) if standardise else None
 
     @property
     def scale(self) -> int:
@@ -357,6 +357,18 @@ def crop_jpeg(encoded: tf.Tensor, size: tf.Tensor, whole: tf.Tensor, offset: tf.
                                           dct_method=_DCT)
     pixels = _halved(decode, times) if dct_scaling else decode()
     return tf.ensure_shape(resampled(pixels, size, whole, offset, tf.constant([crop, crop]), start), [crop, crop, 3])
+
+
+def deviations(covariance: np.ndarray) -> np.ndarray:
+    """Return the standard deviations of red, green and blue, float32 [3], by which levels are divided.
+
+    A colour that is the same everywhere, such as those that a fluorescence microscope leaves at 0, has none, or by
+    rounding a slightly negative variance. So each is at least one level.
+
+    Args:
+      covariance: [3, 3], of levels.
+    """
+    return np.sqrt(np.maximum(np.diag(covariance), 1)).astype(np.float32)
 
 
 def principal_colours(covariance: np.ndarray) -> np.ndarray:

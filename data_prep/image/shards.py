@@ -27,8 +27,12 @@ class Item(NamedTuple):
 
 
 def order(label: str, name: str) -> tuple[int, int]:
-    """Return two numbers below 2^64 from an image's class and file name alone: for its split and its place."""
-    return splits.order(f'{label}/{posixpath.basename(name)}')
+    """Return two numbers below 2^64 from an image's class and its name in the class's folder: for its split and place.
+
+    So they do not depend on where the data set is. A folder `images` in the class's (Tiny ImageNet) does not count.
+    """
+    _, found, below = f'/{name}'.rpartition(f'/{label}/')
+    return splits.order(f'{label}/{below.removeprefix("images/") if found else posixpath.basename(name)}')
 
 
 def new_counts(split: str) -> dict[str, int]:

@@ -29,9 +29,9 @@ class Config(subwords.Config):
     of the source text, so pairs with the same source stay together.
 
     `samples: cldr` replaces files by the corpus of `data_prep/text/samples.py`. Training pairs longer than `max_length`
-    subwords on either side are filtered; validation and test keep every pair. Training pairs that are also in
-    validation or test, identical except for white space at the ends, are counted, and filtered if `remove_duplicates`
-    (the paper does not say whether it did).
+    subwords on either side are filtered; of pairs split off from them, those longer than four times as many. A
+    validation or test list keeps every pair. Training pairs that are also in validation or test, identical except for
+    white space at the ends, are counted, and filtered if `remove_duplicates` (the paper does not say whether it did).
     """
     samples: str = ''
     source: str = 'en'  # language of the input, by its ISO 639 code

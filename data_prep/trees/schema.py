@@ -27,7 +27,8 @@ class Config(subwords.Config):
     `tags`: `XX` keeps only the part-of-speech tags of punctuation, `keep` all of them. `function_tags` keeps the parts
     of labels beyond the category, such as `-SBJ`, which the score ignores. `symbols` are the bracket labels that are
     one subword each; others are spelled. Training trees longer than `max_length` subwords, in words or linear form, are
-    filtered; those also in validation or test are counted, and filtered if `remove_duplicates`.
+    filtered, and trees split off from them that are four times as long; those also in validation or test are counted,
+    and filtered if `remove_duplicates`.
 
     `substitutions`: further training trees made from each, in which phrases are replaced by phrases of the same label
     (`trees/substitution.py`), drawn from the trees of its shard.

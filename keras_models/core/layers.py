@@ -48,7 +48,7 @@ def by_name(nets: dict[str, keras.Model]) -> dict[str, dict[str, tf.Variable]]:
 
 
 def of_any_size(net: keras.Model) -> keras.Model:
-    """Let a convolutional network take images of other sizes than its inputs', which Keras would refuse."""
+    """Let a convolutional network, or a part of one, take images of other sizes, which Keras would refuse."""
     net.input_spec = None
     return net
 

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
+from keras_models.core import layers
+
 _UNKNOWN = 64  # assumed length of axes known only with a batch; the number of rows scales all sizes alike
 _LIMITS = 32  # sizes of the largest segment tried
 _repeating = contextvars.ContextVar('repeating', default=False)  # one value per replica, since replicas are threads
@@ -59,7 +61,7 @@ class Rematerialised:
                           if id(tensor) not in made}.values())
             gives = [tensor for step in segment for tensor in step.makes if step.last >= stop]
             again = stop < len(steps) and all(step.repeatable for step in segment)
-            self._segments.append((takes, gives, keras.Model(takes, gives), again))
+            self._segments.append((takes, gives, layers.of_any_size(keras.Model(takes, gives)), again))
 
     def __call__(self, inputs, training: bool):
         """Call it like the net itself, with a list of inputs or a dict by name."""

@@ -15,7 +15,7 @@ from keras_models.core import initializers
 from keras_models.core.layers import dense_cost, even
 from keras_models.core.losses import row_means
 from keras_models.viton import geometry
-from keras_models.viton.layers import EPSILON, Cost, check_size, convolution_cost
+from keras_models.viton.layers import EPSILON, BatchNormalization, Cost, check_size, convolution_cost
 
 # Convolutions of figure 11: size, stride and channels.
 EXTRACTOR = ((4, 2, 64), (4, 2, 128), (4, 2, 256), (4, 2, 512), (3, 1, 512), (3, 1, 512))
@@ -154,8 +154,8 @@ def _layers(config: Config, step: Step, x, order: str, weights: Callable, gamma:
                             name=step.name)(x)
     if not step.normalised:
         return tf.nn.relu(x)
-    norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=EPSILON, gamma_initializer=gamma(),
-                                           synchronized=config.synchronized, name=step.name.replace('conv', 'norm'))
+    norm = BatchNormalization(momentum=0.9, epsilon=EPSILON, gamma_initializer=gamma(),
+                              synchronized=config.synchronized, name=step.name.replace('conv', 'norm'))
     return tf.nn.relu(norm(x)) if order == 'norm_relu' else norm(tf.nn.relu(x))
 
 

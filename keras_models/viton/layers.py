@@ -40,6 +40,19 @@ def instance_norm(x, epsilon: float = EPSILON):
     return tf.cast(x * scale - mean * scale, dtype)
 
 
+class BatchNormalization(keras.layers.BatchNormalization):
+    """Keras's batch normalisation; a checkpoint takes the moving averages of the first replica.
+
+    Of Keras's own it takes the mean over all replicas, for which every worker of a cluster would have to save, not the
+    chief alone.
+    """
+
+    def add_weight(self, *args, **settings):
+        if settings.get('synchronization') == tf.VariableSynchronization.ON_READ:
+            settings['aggregation'] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        return super().add_weight(*args, **settings)
+
+
 class Convolution(keras.layers.Layer):
     """A convolution with SAME padding and, optionally, spectral normalisation (Miyato et al. 2018).
 
@@ -74,7 +87,7 @@ class Convolution(keras.layers.Layer):
     def _state(self, name, shape, initializer):
         return self.add_weight(name, shape, tf.float32, initializer, trainable=False, experimental_autocast=False,
                                synchronization=tf.VariableSynchronization.ON_READ,
-                               aggregation=tf.VariableAggregation.MEAN)
+                               aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
     def _matrix(self):
         return tf.reshape(self.kernel, [-1, self.kernels])

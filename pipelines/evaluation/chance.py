@@ -24,7 +24,8 @@ class Change:
       value: candidate - blessed.
       low, high: ends of the interval; each is crossed by chance with probability 1 - confidence.
       confidence: of each end alone.
-      smallest: the smallest true difference that this test set finds in `FOUND` of all cases.
+      smallest: the smallest true difference that this test set finds in `FOUND` of all cases; 0 if unknown, because
+        every test set drawn gives the same change.
       examples: size of the test set.
     """
     value: float
@@ -53,8 +54,9 @@ def change(metric: corpus.Metric, candidate: list[corpus.Row], blessed: list[cor
             lambda each: metric.score(each[:metric.size]) - metric.score(each[metric.size:]), -1, sums)
     rows = np.arange(len(counts))
     value = float(statistic(rows, -1))
-    if np.array_equal(counts[:, :metric.size], counts[:, metric.size:]):  # nothing differs, and nothing can be drawn
-        return Change(0.0, 0.0, 0.0, confidence, 0.0, len(counts))
+    # Where nothing differs, or there is one example, every test set drawn gives the same change.
+    if len(counts) == 1 or np.array_equal(counts[:, :metric.size], counts[:, metric.size:]):
+        return Change(value, value, value, confidence, 0.0, len(counts))
     found = stats.bootstrap((rows,), statistic, n_resamples=DRAWS, batch=max(1, _BATCH // len(counts)), vectorized=True,
                             confidence_level=2 * confidence - 1, method='percentile',
                             random_state=np.random.default_rng(seed))

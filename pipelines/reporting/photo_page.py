@@ -17,7 +17,7 @@ _WORDS = dict(zip(_GRADES, ('cannot be used', 'will look wrong', 'check it', 'lo
 def write(rows: list[Row], folder: str) -> str:
     """Write the page into the folder of the rows; return its path."""
     shown = sorted(rows, key=lambda row: (not row.wrong, not row.findings))[:MAX_SHOWN]
-    groups = [(TITLES[kind], [_card(row, folder) for row in rows if row.kind == kind and row in shown])
+    groups = [(TITLES[kind], [_card(row, folder) for row in shown if row.kind == kind])
               for kind in KINDS]
     counts = collections.Counter((row.kind, _grade(row)) for row in rows)
     page = pages.environment().get_template('photos.html.j2').render(

@@ -7,7 +7,6 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 import sacrebleu
 import tensorflow as tf
@@ -24,6 +23,7 @@ SURE = 0.9  # probability of a wrong prediction from which its label is suspect
 SHOWN = 12
 SAME = 0.2  # share of identical outputs from which the model ignores its inputs
 _MOST_CLASSES = 30  # classes that fit a confusion matrix
+_ON_LIGHT = '#21201d'  # counts on light cells, which stay light on a dark page
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Reading:
 
 
 def read(curves: dict[str, list[tuple[int, float]]], rows: list[dict[str, str]], certain: list[float],
-         task: str) -> Reading:
+         task: str, keeps_best: bool = False) -> Reading:
     """Interpret curves and predictions.
 
     Args:
@@ -53,9 +53,10 @@ def read(curves: dict[str, list[tuple[int, float]]], rows: list[dict[str, str]],
       rows: predictions, as returned by `answers.read`.
       certain: probability of each row's prediction; empty if there are none.
       task: the data's: image, text, tree or try_on.
+      keeps_best: whether the weights are those of the best validation.
     """
     rows = [row for row in rows if {'target', 'candidate'} <= row.keys()]
-    advice = of_training(curves.get('loss', []), curves.get('validation/loss', []))
+    advice = of_training(curves.get('loss', []), curves.get('validation/loss', []), keeps_best)
     if task == 'image' and rows:
         confused, sure = confusions(rows), surest(rows, certain)
         return Reading([*advice, *_of_classes(rows, confused, sure)], confused[:SHOWN], sure, [], _table(rows))
@@ -75,33 +76,57 @@ def certainties(path: str) -> list[float]:
     return found
 
 
-def of_training(training: Points, validation: Points) -> list[str]:
-    """Advise more training, less, or more data, from the curves of the loss."""
+def of_training(training: Points, validation: Points, keeps_best: bool = False) -> list[str]:
+    """Advise more training, less, or more data, from the curves of the loss.
+
+    Args:
+      training, validation: (step, loss), by step.
+      keeps_best: whether the weights are those of the best validation (`train.monitor`), so that training past it
+        costs minutes alone.
+    """
     if len(validation) < 3 or len(training) < 3:
         return []
-    first, last = validation[0][1], validation[-1][1]
+    (start, first), (end, last) = validation[0], validation[-1]
     step, best = min(validation, key=lambda point: point[1])
-    fell, end = first - best, validation[-1][0]
+    fell = first - best
     # Mean over the last tenth, because a single point covers only some batches.
     known = statistics.fmean(value for at, value in training if at > 0.9 * end)
     if fell <= 0:
-        return ['The validation loss never fell below its first value: the model learned nothing that generalises. '
-                'Check that inputs and targets belong together, then lower the learning rate.']
+        return [_never_fell(start, first, last, training[0][1], known)]
     if last - best > RISEN * fell and step < 0.9 * end:
+        kept = ('the weights are those of the best validation, so nothing is lost' if keeps_best else
+                f'set train.steps to about {step:,}')
         return [f'Too much training for this data: the validation loss was lowest at step {step:,} ({best:.3g}) and '
-                f'has risen to {last:.3g} since. More data helps most. Otherwise raise dropout, or set train.steps to '
-                f'about {step:,}.']
-    late = [value for at, value in validation if at >= 0.7 * end]
-    falling = late[0] - last > 0.05 * fell
-    if last > GAP * known and known > 0:
+                f'has risen to {last:.3g} since; {kept}. More data helps most, then a higher dropout.']
+    before = [value for at, value in validation if at <= 0.7 * end][-1:] or [first]
+    falling, apart = before[0] - last > 0.05 * fell, last > GAP * known > 0
+    fall = f'({before[0]:.3g} to {last:.3g} over the last third)'
+    if falling and apart:
+        return [f'The validation loss was still falling when training ended {fall}, and that of training is far below '
+                f'it ({known:.3g}): more steps would help, and more data or a higher dropout as well.']
+    if falling:
+        return [f'Too little training: the validation loss was still falling when training ended {fall}. More steps '
+                'would help: train.steps, or more --minutes for `pipelines.init`.']
+    if apart:
         return [f'The training loss ({known:.3g}) is far below that of validation ({last:.3g}): the model is '
                 'overfitting. More data would help more than more time; dropout or a smaller net would help too.']
-    if falling:
-        return [f'Too little training: the validation loss was still falling when training ended ({late[0]:.3g} to '
-                f'{last:.3g} over the last third). More steps would help: train.steps, or more --minutes for '
-                '`pipelines.init`.']
+    if known > GAP * last:
+        return [f'Training has levelled off, and its loss ({known:.3g}) is above that of validation ({last:.3g}), as '
+                'dropout and augmentation make it: the model does not overfit. Less of them, or a larger net with '
+                'more minutes, may help more than more data.']
     return [f'Training has levelled off, and validation ({last:.3g}) is near training ({known:.3g}): the model does '
             'not overfit, so a larger net with more minutes would help more than more data.']
+
+
+def _never_fell(start: int, first: float, last: float, trained: float, known: float) -> str:
+    """Say what a validation loss means that was lowest at its first value; training's is `known` after `trained`."""
+    if trained - known > RISEN * abs(trained):
+        return (f'The validation loss was lowest at the first validation, step {start:,} ({first:.3g}), and is '
+                f'{last:.3g} now, while that of training fell to {known:.3g}: too much training, or inputs and targets '
+                f'that do not belong together. Validate sooner (train.validate_every) and set train.steps to about '
+                f'{start:,}, or check the data.')
+    return ('The validation loss never fell below its first value, nor did that of training: the model learned '
+            'nothing. Check that inputs and targets belong together, then lower the learning rate.')
 
 
 def confusions(rows: list[dict[str, str]]) -> list[tuple[str, str, int, int]]:
@@ -156,9 +181,9 @@ def _of_text(rows: list[dict[str, str]]) -> list[str]:
 
 
 def _worst(rows: list[dict[str, str]]) -> list[tuple[str, str, str]]:
-    """Return the outputs with the lowest chrF."""
+    """Return the outputs with the lowest chrF, of those that differ from their reference."""
     scored = [(sacrebleu.sentence_chrf(row['candidate'], [row['target']]).score, n) for n, row in enumerate(rows)
-              if row['target'].strip()]
+              if row['target'].strip() and row['candidate'] != row['target']]
     return [(rows[n].get('source', ''), rows[n]['target'], rows[n]['candidate']) for _, n in sorted(scored)[:SHOWN]]
 
 
@@ -172,8 +197,10 @@ def _table(rows: list[dict[str, str]]) -> Markup | str:
         counts[number[row['target']], number[row['candidate']]] += 1
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
+    width = 1.5 + 0.28 * len(names)
+
     def draw():
-        figure = Figure(figsize=(1.5 + 0.28 * len(names), 1.3 + 0.28 * len(names)), layout='constrained')
+        figure = Figure(figsize=(width, width - 0.2), layout='constrained')
         axes = figure.add_subplot()
         axes.imshow(shares, cmap='Blues', vmin=0, vmax=1)
         axes.grid(False)
@@ -185,6 +212,9 @@ def _table(rows: list[dict[str, str]]) -> Markup | str:
             for (y, x), count in np.ndenumerate(counts):
                 if count:
                     axes.text(x, y, f'{count:.0f}', ha='center', va='center', fontsize=7,
-                              color='white' if shares[y, x] > 0.6 else matplotlib.rcParams['text.color'])
+                              color='white' if shares[y, x] > 0.6 else _ON_LIGHT)
         return figure
-    return Markup(figures.drawn(draw, 'Confusion matrix'))  # noqa: S704 (figures escape)
+    # At its own size, because names of thirty classes cannot be read in a column's width.
+    own_size = f'<svg style="width: {width:.2f}in; max-width: none"'
+    drawn = figures.drawn(draw, 'Confusion matrix').replace('<svg', own_size, 1)
+    return Markup(drawn)  # noqa: S704 (figures escape)

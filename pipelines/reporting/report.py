@@ -33,7 +33,7 @@ LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (uni
 # Placeholders of a run that recorded nothing.
 _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {}, 'jit': False, 'foreign': {},
                   'notes': []}
-_ERRORS = re.compile('error$|l1|lpips|fid')  # metrics where lower is better
+_ERRORS = re.compile('error(_constant)?$|l1|_lab$|^misaligned$|lpips|fid')  # metrics where lower is better
 
 
 def write(folder: str, context: Context) -> str:
@@ -74,7 +74,8 @@ def gather(context: Context) -> dict[str, Any]:
         'changes': _changes(config, found), 'draws': chance.DRAWS,
         'answers': answers.choose(rows, config.evaluate.slices, config.seed),
         'figures': _figures(found_curves, run.properties.get('resumed_at', 0)),
-        'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task),
+        'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task,
+                                keeps_best=bool(run.properties.get('best'))),
         'training': _training(config, run.properties),
         'strips': strips.strips(tensorboard),
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),

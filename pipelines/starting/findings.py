@@ -2,6 +2,7 @@
 import dataclasses
 import math
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from data_prep import UserError
 from pipelines.core import config
 
 Keys = dict[str, tuple[Any, str]]  # key -> value, and the reason or an empty text
@@ -108,6 +110,33 @@ def divided(lists: dict[str, list[str]], count: int, held: Callable[[str], int],
             examples[split] = round(count * fraction)
             examples['train'] -= examples[split]
     return examples, keys
+
+
+def by_name(paths: list[str], names: dict[str, str]) -> dict[str, list[str]]:
+    """Sort files into training, validation and test by a word of their names; those without one are for training.
+
+    Raises:
+      UserError: none is for training.
+    """
+    lists: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
+    for path in paths:
+        words = re.findall('[a-z]+', pathlib.PurePath(path).name.lower())
+        lists[next((names[word] for word in words if word in names), 'train')].append(path)
+    if not lists['train']:
+        raise UserError(f'{", ".join(paths)}: by name all are for validation or the test. Give training files '
+                        'too, such as train.en train.de.')
+    return lists
+
+
+def dead_letters(share: float, total: int, smallest: int) -> float:
+    """Return `data.max_dead_letters` for `total` records, a `share` of which cannot be used.
+
+    Every split is held to it by itself. Of the `smallest` one's examples, `share` are unusable on average, and by the
+    hash three standard deviations more, but never more than all there are.
+    """
+    expected = share * smallest
+    most = min(share * total, expected + 3 * math.sqrt(expected) + 1)
+    return math.ceil(1000 * min(0.5, max(2 * share + 0.01, most / max(1, smallest)))) / 1000
 
 
 def commonest(reasons: dict[str, list[str]]) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """Inspect images in class folders: counts, sizes, balance, copies, and damaged files with the reason."""
 import atexit
 import collections
+import contextlib
 import hashlib
 import math
-import os
 import pathlib
 import shutil
 import tempfile
@@ -15,14 +15,14 @@ import numpy as np
 from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
-from pipelines.starting import recipes
+from pipelines.starting import folders, recipes
 from pipelines.starting.findings import (
     DRIFT,
-    SPLIT_NAMES,
     Findings,
     Sections,
     better_than_chance,
     commonest,
+    dead_letters,
     divided,
     held_out_fraction,
     say,
@@ -36,18 +36,30 @@ FEWEST, FEWEST_OF_A_CLASS = 20, 8  # least images for training and testing
 MOST_DAMAGED = 0.2
 FEW_TO_JUDGE = 10  # test images of a class
 UNBALANCED = 10  # images of the most frequent class for each of the rarest, above which all classes count alike
-# Folders that are splits rather than classes.
-_SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 
 
 class _Look(NamedTuple):
-    """Facts from decoding a sample: shorter sides, whether grey, seconds per file, copies, reasons of failure."""
+    """Facts from decoding a sample.
+
+    Attributes:
+      looked: files looked at.
+      sides: shorter side of each image.
+      grey: how many are grey.
+      seconds: processor time per file.
+      copies: files equal to an earlier one, and how many of those are of another class.
+      reasons: why files cannot be read -> their names.
+    """
+    looked: int
     sides: list[int]
     grey: int
     seconds: float
     copies: int
     both_classes: int
     reasons: dict[str, list[str]]
+
+    @property
+    def damaged(self) -> int:
+        return sum(map(len, self.reasons.values()))
 
 
 def look(paths: list[str]) -> Findings:
@@ -56,29 +68,27 @@ def look(paths: list[str]) -> Findings:
     Raises:
       UserError: nothing can be learned from them.
     """
-    lists = _splits(paths)
+    lists, left_out = folders.splits(paths)
     say(f'listing {", ".join(lists["train"])} …')
-    found = {split: _listed(split, listed) for split, listed in lists.items() if listed}
-    counts = collections.Counter(picture.label for picture in found['train'])
+    found, loose = _listed('train', lists['train'])
+    counts = collections.Counter(picture.label for picture in found)
     _refuse_few(counts, lists['train'])
-    some = spread(found['train'], LOOKED_AT)
-    if len(some) > LEAST:
-        some = spread(some, max(LEAST, int(LONGEST / _decode(spread(some, FIRST)).seconds)))
-    say(f'decoding {len(some):,} of {len(found["train"]):,} images …')
-    seen = _decode(some)
-    damaged = sum(map(len, seen.reasons.values()))
-    if damaged > MOST_DAMAGED * len(some):
-        reason, name = commonest(seen.reasons)
-        raise UserError(f'{damaged:,} of {len(some):,} inspected files cannot be read; most of them, such as {name}: '
-                        f'{reason}. Convert them to JPEG or PNG, or remove them.')
-    share = damaged / len(some)
-    readable = round(len(found['train']) * (1 - share))
-    examples, keys = divided(lists, readable, lambda split: len(found[split]), held_out_fraction(readable), 'name')
+    held = _held_out(lists, counts, left_out)
+    seen = _inspected(found)
+    readable = round(len(found) * (1 - seen.damaged / seen.looked))
+    examples, keys = divided(lists, readable, lambda split: len(held[split]),
+                             held_out_fraction(readable), 'name')
     sections: Sections = {'data': {
         'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
         'remove_duplicates': (True, 'leaves out training images of the test')}}
-    sections['data'] |= {'max_dead_letters': (round(min(0.5, 2 * share + 0.01), 3), f'{damaged:,} of {len(some):,} '
-                                              'inspected files cannot be read')} if damaged else {}
+    # Both copies of an image in two classes are left out; a sample holds few pairs of copies.
+    unusable = (seen.damaged + 2 * seen.both_classes * len(found) / seen.looked) / seen.looked + len(loose) / len(found)
+    limits = [dead_letters(unusable, len(found), min(examples[split] for split in examples if split not in held))]
+    limits += [_dead_letters(pictures) for pictures in held.values()]
+    if max(limits) > 0.01:
+        sections['data']['max_dead_letters'] = max(limits), (
+            f'{seen.damaged:,} of {seen.looked:,} inspected files cannot be read' if seen.damaged else
+            'some files cannot be used')
     least, common = min(counts.values()), counts.most_common(1)[0]
     unbalanced = common[1] > UNBALANCED * least
     metric, baseline, limit = _gate(counts, examples['test'], unbalanced)
@@ -92,37 +102,72 @@ def look(paths: list[str]) -> Findings:
         sections['data']['resize'] = recipes.STORED, 'shorter side of the stored images; no net here sees more'
     said = [f'{counts.total():,} images in {len(counts):,} classes, {least:,} to {common[1]:,} per class.',
             f'Shorter sides {min(seen.sides):,} to {max(seen.sides):,} pixels, median {side:,}.',
-            *_warnings(counts, seen, damaged, len(some))]
+            *left_out, *_warnings(counts, seen, loose)]
     if unbalanced:
         said.append(_of_unbalanced(counts, examples['test']))
     return Findings(
         'images', said, examples, sections, metric, baseline, f'always predicting {common[0]!r}',
-        lambda folder: _write_small(found['train'], folder), SMALL, 'FOLDER_OR_IMAGE',
+        lambda folder: _write_small(found, folder), SMALL, 'FOLDER_OR_IMAGE',
         {'side': side, 'grey': seen.grey == len(seen.sides), 'classes': len(counts), 'seconds': seen.seconds,
          'class_counts': [count for _, count in sorted(counts.items())] if unbalanced else []})
 
 
-def _splits(paths: list[str]) -> dict[str, list[str]]:
-    """Return the files of training, validation and test, by folders of those names; without them, all train."""
-    if len(paths) == 1 and os.path.isdir(paths[0]):
-        inside = sorted(entry.name for entry in os.scandir(paths[0]) if entry.is_dir()
-                        and not entry.name.startswith('.'))
-        meant = [_SPLITS.get(name.lower()) for name in inside]
-        if 'train' in meant and all(meant) and len(set(meant)) == len(meant):
-            lists = {split: [os.path.join(paths[0], name)] for name, split in zip(inside, meant) if split}
-            return {split: lists.get(split, []) for split in ('train', 'validation', 'test')}
-    return {'train': paths, 'validation': [], 'test': []}
+def _inspected(pictures: list[readers.Picture]) -> _Look:
+    """Decode an even sample of the training images, which takes half a minute at most."""
+    some = spread(pictures, LOOKED_AT)
+    if len(some) > LEAST:
+        some = spread(some, max(LEAST, int(LONGEST / _decode(spread(some, FIRST)).seconds)))
+    say(f'decoding {len(some):,} of {len(pictures):,} images …')
+    seen = _decode(some)
+    if seen.damaged > MOST_DAMAGED * seen.looked:
+        reason, name = commonest(seen.reasons)
+        raise UserError(f'{seen.damaged:,} of {seen.looked:,} inspected files cannot be read; most of them, such as '
+                        f'{name}: {reason}. Convert them to JPEG or PNG, or remove them.')
+    return seen
 
 
-def _listed(split: str, listed: list[str]) -> list[readers.Picture]:
-    found = list[readers.Picture]()
+def _dead_letters(pictures: list[readers.Picture]) -> float:
+    """Return the limit that a given validation or test split needs."""
+    seen = _decode(spread(pictures, LEAST))
+    return dead_letters(seen.damaged / seen.looked, len(pictures), len(pictures))
+
+
+def _held_out(lists: dict[str, list[str]], counts: collections.Counter, left_out: list[str]
+              ) -> dict[str, list[readers.Picture]]:
+    """Return the images of the given validation and test splits; one without images of the classes is not used.
+
+    Args:
+      lists: what each split is read from; the list of a split that is not used is emptied.
+      counts: images of each class in training.
+      left_out: what is said of it is added here.
+    """
+    found: dict[str, list[readers.Picture]] = {}
+    for split in ('validation', 'test'):
+        pictures = _listed(split, lists[split])[0] if lists[split] else []
+        known = sum(picture.label in counts for picture in pictures)
+        if known > len(pictures) / 2:
+            found[split] = pictures
+        elif lists[split]:
+            left_out.append(f'{", ".join(lists[split])} is not used: {known:,} of its {len(pictures):,} images are of '
+                            f'the training classes. A part of the training images is the {split} instead.')
+            lists[split] = []
+    return found
+
+
+def _listed(split: str, listed: list[str]) -> tuple[list[readers.Picture], list[readers.Found]]:
+    """Return the images of a split, and files that cannot be used, each with its reason."""
+    found, loose = list[readers.Picture](), list[readers.Found]()
     # Archives are unpacked there and stay as long as the program runs.
     scratch = tempfile.mkdtemp(prefix='landmark-init-')
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     for source in readers.sources(split, '', listed):
         readers.look_for(source)
-        found += [each for each in readers.scan(source, scratch, {}) if isinstance(each, readers.Picture)]
-    return found
+        for each in readers.scan(source, scratch, {}):
+            if isinstance(each, readers.Picture):
+                found.append(each)
+            elif isinstance(each, readers.Found):
+                loose.append(each)
+    return found, loose
 
 
 def _refuse_few(counts: collections.Counter, paths: list[str]) -> None:
@@ -143,9 +188,13 @@ def _refuse_few(counts: collections.Counter, paths: list[str]) -> None:
 def _decode(pictures: list[readers.Picture]) -> _Look:
     sides, grey, copies, both, seconds = list[int](), 0, 0, 0, 0.0
     reasons: dict[str, list[str]] = {}
-    classes: dict[bytes, str] = {}
+    classes, seen = dict[bytes, str](), set[int]()
     for picture in pictures:
-        data = files.read(picture.found.file, picture.found.offset, picture.found.length)
+        try:
+            data = files.read(picture.found.file, picture.found.offset, picture.found.length)
+        except OSError as error:  # such as a link to a file that is gone
+            reasons.setdefault(f'it cannot be read ({error.strerror})', []).append(picture.found.name)
+            continue
         digest = hashlib.blake2b(data, digest_size=16).digest()
         copies += digest in classes
         both += classes.setdefault(digest, picture.label) != picture.label
@@ -159,11 +208,15 @@ def _decode(pictures: list[readers.Picture]) -> _Look:
         seconds += time.process_time() - began
         sides.append(min(head.height, head.width))
         assert square is not None
+        seen.add(hash(square.tobytes()))
         grey += bool((np.ptp(square.astype(np.int16), axis=-1) <= 4).all())
     if not sides:
         raise UserError(f'none of {len(pictures):,} inspected files is a readable image: '
                         f'{next(iter(reasons))}. Convert them to JPEG or PNG.')
-    return _Look(sides, grey, seconds / len(sides), copies, both, reasons)
+    if len(seen) == 1 < len(classes):
+        raise UserError(f'the pixels of all {len(sides):,} inspected images are equal, so there is nothing to learn. '
+                        'If they differ in transparency only, which is dropped, give them a background.')
+    return _Look(len(pictures), sides, grey, seconds / len(sides), copies, both, reasons)
 
 
 def _gate(counts: collections.Counter, tested: int, unbalanced: bool) -> tuple[str, float, float]:
@@ -186,14 +239,16 @@ def _of_unbalanced(counts: collections.Counter, tested: int) -> str:
             f'{rarest!r}{few}.')
 
 
-def _warnings(counts: collections.Counter, seen: _Look, damaged: int, looked: int) -> list[str]:
+def _warnings(counts: collections.Counter, seen: _Look, loose: list[readers.Found]) -> list[str]:
     said = []
-    if damaged:
+    if seen.damaged:
         reason, name = commonest(seen.reasons)
-        said.append(f'{damaged:,} of {looked:,} inspected files cannot be read, such as {name}: {reason}. They become '
-                    'dead letters.')
+        said.append(f'{seen.damaged:,} of {seen.looked:,} inspected files cannot be read, such as {name}: {reason}. '
+                    'They become dead letters.')
+    if loose:
+        said.append(f'{len(loose):,} files cannot be used, such as {loose[0].name}: {loose[0].reason}.')
     if seen.copies:
-        said.append(f'{seen.copies:,} of {looked:,} are exact copies of another'
+        said.append(f'{seen.copies:,} of {seen.looked:,} are exact copies of another'
                     + (f', {seen.both_classes:,} of them in two classes, which prepare leaves out' if seen.both_classes
                        else '') + '.')
     few = [name for name, count in counts.items() if count < FEWEST_OF_A_CLASS]
@@ -212,6 +267,7 @@ def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]
     for number, picture in enumerate(spread(ordered, SMALL)):
         path = pathlib.Path(folder, picture.label, f'{number}{pathlib.PurePath(picture.found.name).suffix}')
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(files.read(picture.found.file, picture.found.offset, picture.found.length))
+        with contextlib.suppress(OSError):  # a link to a file that is gone
+            path.write_bytes(files.read(picture.found.file, picture.found.offset, picture.found.length))
     return {'module': 'data_prep.imagenet', 'train': [folder], 'validation_fraction': 0.2, 'test_fraction': 0.2,
             'max_dead_letters': 0.9}

@@ -1,29 +1,40 @@
 """Inspect pairs of text: counts, lengths, languages, copies, and records that are empty, damaged or unpaired."""
 import collections
-import csv
-import io
-import os
+import itertools
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import sacrebleu
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from data_prep import UserError
 from data_prep.core import text_files
 from data_prep.core.text_files import Record
 from data_prep.text import subwords
 from pipelines.starting import languages, recipes
-from pipelines.starting.findings import DRIFT, SPLIT_NAMES, Findings, Keys, divided, held_out_fraction, say, spread
+from pipelines.starting.findings import (
+    DRIFT,
+    SPLIT_NAMES,
+    Findings,
+    Keys,
+    by_name,
+    dead_letters,
+    divided,
+    held_out_fraction,
+    say,
+    spread,
+)
 
 SMALL = 20_000  # pairs for the calibration
 LOOKED_AT = 200_000  # most pairs inspected; of more, the first
 FEWEST = 10
 BY_HEART = 60  # up to this many pairs none are held out, since a tenth would be too few to test
-MOST_DAMAGED, MOST_EMPTY = 0.2, 0.5
+MOST_DAMAGED, MOST_EMPTY, MOST_LONG = 0.2, 0.5, 0.5
+FIRST_ROWS = 200  # rows of a table from which its columns are recognised
+NAMES = {'bleu': 'BLEU', 'chrf': 'chrF'}
 _SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
 # Usual names of source and target columns in tables of instructions and of translations.
 _SOURCES = ('source', 'src', 'input', 'question', 'instruction', 'prompt', 'text')
@@ -36,21 +47,41 @@ class _Table(NamedTuple):
     columns: dict[str, str]
 
 
+class _Read(NamedTuple):
+    """The inspected records of a split, the first, and the number of all."""
+    records: list[Record]
+    total: int
+
+    @property
+    def pairs(self) -> list[tuple[str, ...]]:
+        """Usable pairs among the inspected records."""
+        return [record.columns for record in self.records
+                if not record.reason and all(text.strip() for text in record.columns[:2])]
+
+    @property
+    def damaged(self) -> int:
+        return sum(bool(record.reason) for record in self.records)
+
+    def estimated(self, inspected: int) -> int:
+        """Return how many of all records there are, approximately, for so many of the inspected ones."""
+        return round(inspected * self.total / max(1, len(self.records)))
+
+
 def look(paths: list[str]) -> Findings:
     """Inspect pairs of files, or tables.
 
     Raises:
       UserError: nothing can be learned from them.
     """
-    lists, table = _splits(paths), _table(paths)
+    lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
+    table = _table(paths)
     read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
-    usable = {split: [record.columns for record in found if not record.reason and all(
-        text.strip() for text in record.columns[:2])] for split, found in read.items()}
-    pairs = usable['train']
-    damaged = _refuse(lists['train'], read['train'], pairs)
-    examples, data = _divided(lists, usable)
-    copies = len(pairs) - len({(row[0].strip(), row[1].strip()) for row in pairs})
+    pairs = read['train'].pairs
+    _refuse(lists['train'], read['train'], pairs)
+    held = read['test'].pairs if 'test' in read else []
+    examples, data = _divided(lists, {split: each.estimated(len(each.pairs)) for split, each in read.items()},
+                              len({row[0].strip() for row in pairs}))
     sides = [_language(lists['train'], pairs, side) for side in (0, 1)]
     data |= {'source': (sides[0] or 'en', '' if sides[0] else 'not recognised; set it'),
              'target': (sides[1] or 'en', '' if sides[1] else 'not recognised; set it')}
@@ -58,53 +89,48 @@ def look(paths: list[str]) -> Findings:
         data['header'] = True, 'the first row names the columns'
     if table.columns:
         data['columns'] = table.columns, 'templates of source and target'
-    if damaged:
-        data['max_dead_letters'] = round(min(0.5, 2 * damaged / len(read['train']) + 0.01), 3), 'some are damaged'
+    data |= _dead_letters(read, examples)
     if spaced := {*' '.join(row[1] for row in pairs[:1000])} & {*'0123456789'}:
         data['split_digits'] = True, f'numbers with digits such as {min(spaced)} are copied digit by digit'
-    held = usable.get('test') or spread(pairs, max(1, examples['test']))
-    baseline, words = _baseline(held, pairs)
-    limit = round(baseline + max(1.0, 0.1 * baseline), 1)
-    said = [f'{len(pairs):,} usable pairs of {len(read["train"]):,}, {sides[0] or "?"} to {sides[1] or "?"}'
-            + (f'; {examples["validation"]:,} for validation and {examples["test"]:,} for the test.'),
+    metric, baseline, words = _baseline(held or spread(pairs, max(1, examples['test'])), pairs)
+    # A quarter of what the baseline lacks, if it is so good that a tenth more is more than there can be.
+    limit = round(baseline + min(max(1.0, 0.1 * baseline), 0.25 * (100 - baseline)), 1)
+    lengths = _about_lengths(pairs)
+    long = int((lengths > recipes.LONGEST).sum())
+    if long > MOST_LONG * len(pairs):
+        raise UserError(f'{", ".join(lists["train"])}: {long:,} of {len(pairs):,} pairs have more than about '
+                        f'{recipes.LONGEST} subwords on a side, which is too long to learn from. Split the texts into '
+                        'sentences.')
+    examples['train'] -= round(examples['train'] * long / len(pairs))
+    said = [f'{read["train"].estimated(len(pairs)):,} usable pairs of {read["train"].total:,}, {sides[0] or "?"} to '
+            f'{sides[1] or "?"}; {examples["validation"]:,} for validation and {examples["test"]:,} for the test.',
             'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the median, '
                                   f'{max(len(row[side].split()) for row in pairs):,} at most'
                                   for side, name in enumerate(('sources', 'targets'))) + '.',
-            *_warnings(read['train'], pairs, damaged, copies)]
+            *_warnings(read['train'], pairs, long)]
+    if metric != 'bleu':
+        said.append('Most targets have fewer than four words between spaces, too few for BLEU, so chrF decides.')
     return Findings(
         'pairs', said, examples,
-        {'data': data, 'evaluate': {'thresholds': ({'bleu': {'min': limit}},
-                                                   f'above {baseline:.3g}, the BLEU of {words}'),
-                                    'drift': ({'bleu': {'max_drop': 0.5}}, DRIFT)}},
-        'bleu', baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
-        {'buckets': recipes.buckets('pairs', _about_lengths(pairs)), 'extra_length': 50,
+        {'data': data, 'evaluate': {'thresholds': ({metric: {'min': limit}},
+                                                   f'above {baseline:.3g}, the {NAMES[metric]} of {words}'),
+                                    'drift': ({metric: {'max_drop': 0.5}}, DRIFT)}},
+        metric, baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
+        {'buckets': recipes.buckets('pairs', lengths), 'extra_length': 50, 'least_subwords': least_subwords(pairs),
          'most_subwords': most_subwords(pairs), 'seconds': 1e-4,
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
-def _splits(paths: list[str]) -> dict[str, list[str]]:
-    """Sort files into training, validation and test by their names; files without such a name are for training."""
-    lists: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
-    for path in paths:
-        words = re.findall('[a-z]+', pathlib.PurePath(path).name.lower())
-        lists[next((_SPLITS[word] for word in words if word in _SPLITS), 'train')].append(path)
-    if not lists['train']:
-        raise UserError(f'{", ".join(paths)}: by name all are for validation or the test. Give training files '
-                        'too, such as train.en train.de.')
-    return lists
-
-
 def _table(paths: list[str]) -> _Table:
-    """Return how the tables among the files are read, from the first row of the first one."""
+    """Return how the tables among the files are read, from the first rows of the first one.
+
+    Raises:
+      UserError: it does not exist, has one column, or it is not clear which columns are source and target.
+    """
     tables = [path for path in paths if path.removesuffix('.gz').endswith(('.csv', '.tsv'))]
     if not tables:
         return _Table(False, {})
-    [source, *_] = text_files.sources('train', '', tables[:1])
-    if not os.path.exists(tables[0]):
-        raise UserError(f'{tables[0]}: there is no such file. Check the path.')
-    with open(tables[0], encoding='utf-8-sig', errors='replace', newline='') as file:
-        first = file.readline()
-    names = next(csv.reader(io.StringIO(first), delimiter='\t' if source.format == 'tsv' else ','), [])
+    names, *rows = [record.columns for record in _cells(tables[0]) if not record.reason] or [()]
     lower = [name.strip().lower() for name in names]
     targets = [name for name, word in zip(names, lower) if word in _TARGETS]
     sources = [name for name, word in zip(names, lower) if word in _SOURCES]
@@ -115,34 +141,66 @@ def _table(paths: list[str]) -> _Table:
     if len(names) < 2:
         raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Give a table of two '
                         'columns, or two files.')
-    return _Table(False, {})
+    texts = [n for n in range(len(names)) if not all(_is_number(row[n]) for row in rows if n < len(row))]
+    if len(texts) < 2 or texts[:2] == [0, 1]:
+        return _Table(all(map(languages.is_language, lower[:2])), {})
+    # Numbers, such as an index, stand before the texts or between them.
+    source, target = (names[n] for n in texts[:2])
+    if (names[0].strip() and _is_number(names[0])) or not (source.strip() and target.strip()):
+        raise UserError(f'{tables[0]}: columns of numbers stand among those of text, and no header names them. Leave '
+                        'those columns out, or begin with a row such as id,source,target.')
+    return _Table(True, {'source': f'{{{source}}}', 'target': f'{{{target}}}'})
 
 
-def _read(split: str, listed: list[str], table: _Table) -> list[Record]:
-    return list(_records(split, listed, table))
+def _cells(path: str) -> list[Record]:
+    """Return the first rows of a table, with all columns."""
+    source = text_files.sources('train', '', [path])[0]
+    text_files.look_for([source])
+    with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
+        return [record for block in itertools.islice(
+            text_files.scan(source, text_files.unpack(source, scratch), FIRST_ROWS, False), 1)
+            for record in text_files.cells(block)]
 
 
-def _records(split: str, listed: list[str], table: _Table) -> Iterator[Record]:
+def _is_number(text: str) -> bool:
+    try:
+        float(text or 'nan')
+    except ValueError:
+        return False
+    return True
+
+
+def _read(split: str, listed: list[str], table: _Table) -> _Read:
     found = text_files.sources(split, '', listed)
     text_files.look_for(found)
-    left = LOOKED_AT
+    records, total = list[Record](), 0
     for source in found:
         with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
             plain = text_files.unpack(source, scratch)
             for block in text_files.scan(source, plain, 2000, table.header, table.columns):
-                if left <= 0:
-                    return
-                left -= block.records
-                yield from text_files.read(block, table.columns)
+                total += block.records
+                if len(records) < LOOKED_AT:
+                    records += text_files.read(block, table.columns)
+    return _Read(records, total)
 
 
-def _refuse(paths: list[str], read: list[Record], pairs: list) -> int:
-    """Return how many records cannot be read; refuse data from which nothing can be learned."""
-    where, bad = ', '.join(paths), [record for record in read if record.reason]
-    if len(bad) > MOST_DAMAGED * len(read):
-        raise UserError(f'{where}: {len(bad):,} of {len(read):,} records cannot be read, the first in line '
+def _dead_letters(read: dict[str, _Read], examples: dict[str, int]) -> Keys:
+    """Return the limit of records that cannot be read, if there are any."""
+    if not any(each.damaged for each in read.values()):
+        return {}
+    limits = [dead_letters(each.damaged / len(each.records), each.total, each.total if split != 'train' else min(
+        count for name, count in examples.items() if name not in read or name == 'train'))
+        for split, each in read.items()]
+    return {'max_dead_letters': (max(limits), 'some are damaged')}
+
+
+def _refuse(paths: list[str], read: _Read, pairs: list) -> None:
+    """Refuse data from which nothing can be learned."""
+    where, bad = ', '.join(paths), [record for record in read.records if record.reason]
+    if len(bad) > MOST_DAMAGED * len(read.records):
+        raise UserError(f'{where}: {len(bad):,} of {len(read.records):,} records cannot be read, the first in line '
                         f'{bad[0].line:,}: {bad[0].reason}. Save the files as UTF-8, with two columns in every row.')
-    good = [record.columns for record in read if not record.reason]
+    good = [record.columns for record in read.records if not record.reason]
     for side, name in enumerate(('source', 'target')):
         empty = sum(not row[side].strip() for row in good)
         if good and empty > MOST_EMPTY * len(good):
@@ -153,21 +211,27 @@ def _refuse(paths: list[str], read: list[Record], pairs: list) -> int:
                         'memorise them, and a thousand or more for anything else.')
     if len({row[1].strip() for row in pairs}) == 1:
         raise UserError(f'{where}: all targets are the same, {pairs[0][1][:60]!r}, so there is nothing to learn.')
-    return len(bad)
+    if all(row[0].strip() == row[1].strip() for row in pairs):
+        raise UserError(f'{where}: every target equals its source, so there is nothing to learn.')
 
 
-def _divided(lists: dict[str, list[str]], usable: dict[str, list]) -> tuple[dict[str, int], Keys]:
-    """Return how many examples each split has, and the keys that define them."""
-    count = len(usable['train'])
+def _divided(lists: dict[str, list[str]], usable: dict[str, int], distinct: int) -> tuple[dict[str, int], Keys]:
+    """Return how many examples each split has, and the keys that define them.
+
+    Args:
+      usable: pairs of each given split.
+      distinct: different sources in training; copies of one fall into the same split.
+    """
+    count, few = usable['train'], distinct <= BY_HEART
     # With a thousand test lines chance is about 1 BLEU; more take minutes to translate.
     fraction = min(held_out_fraction(count), max(1_000 / count, 0.0005))
-    by_heart = [split for split in ('validation', 'test') if not lists[split] and count <= BY_HEART]
+    by_heart = [split for split in ('validation', 'test') if not lists[split] and few]
     examples, keys = divided(lists | {split: lists['train'] for split in by_heart}, count,
-                             lambda split: count if split in by_heart else len(usable[split]), fraction, 'source')
+                             lambda split: count if split in by_heart else usable[split], fraction, 'source')
     data: Keys = {'module': ('data_prep.wmt', ''), 'train': (lists['train'], ''), **keys}
     for split in by_heart:
-        data[split] = lists['train'], 'the same: with so few pairs the model memorises them'
-    if lists['test'] or count > BY_HEART:
+        data[split] = [*lists['train']], 'the same: with so few pairs the model memorises them'
+    if not by_heart:
         data['remove_duplicates'] = True, 'leaves training pairs out that are also in the test'
     return examples, data
 
@@ -177,15 +241,22 @@ def _language(paths: list[str], pairs: list, side: int) -> str:
     return named or languages.of_text(row[side] for row in pairs[:2000])
 
 
-def _baseline(held: list, pairs: list) -> tuple[float, str]:
-    """Return the BLEU of the better baseline, and its name: copying the source, or the most frequent target."""
-    references = [[row[1].strip() for row in held]]
+def _baseline(held: list, pairs: list) -> tuple[str, float, str]:
+    """Return the metric, and value and name of the better baseline: copying the source, or the commonest target.
+
+    BLEU counts four consecutive tokens, separated by spaces or punctuation. Where fewer than half of the references
+    have as many, as in Chinese or for single words, the metric is chrF.
+    """
+    references = [row[1].strip() for row in held]
+    tokens = Tokenizer13a()
+    enough = sum(len(tokens(text).split()) >= 4 for text in references) >= len(references) / 2
+    metric, score = ('bleu', sacrebleu.corpus_bleu) if enough else ('chrf', sacrebleu.corpus_chrf)
     common = collections.Counter(row[1].strip() for row in pairs).most_common(1)[0][0]
     found = {'copying the source': [row[0].strip() for row in held],
              'always the most frequent target': [common] * len(held)}
-    scores = {words: sacrebleu.corpus_bleu(answers, references, force=True).score for words, answers in found.items()}
+    scores = {words: score(answers, [references]).score for words, answers in found.items()}
     best = max(scores, key=scores.__getitem__)
-    return scores[best], best
+    return metric, scores[best], best
 
 
 def _about_lengths(pairs: list) -> np.ndarray:
@@ -196,32 +267,46 @@ def _about_lengths(pairs: list) -> np.ndarray:
     return np.array([max(max(1.5 * len(text.split()), 0.3 * len(text)) for text in row[:2]) + 1 for row in pairs])
 
 
-def most_subwords(pairs: list) -> int:
+def least_subwords(pairs: list) -> int:
+    """Return the least size of a vocabulary: a piece for every letter, of which unseen text has a tenth more."""
+    return round(1.1 * len({letter for row in pairs for text in row[:2] for letter in text})) + 50
+
+
+def most_subwords(pairs: list, **settings) -> int:
     """Return a vocabulary size that fits the text: a piece for every other word, plus the letters, if it has as many.
 
     Digits are pieces of their own, so they do not tell words apart: of 20,000 distinct words of dates and measures,
     1,300 differ otherwise, and 3,979 subwords are the most that can be learned.
+
+    Args:
+      settings: of `subwords.Config`.
     """
-    lines = [text for row in spread(pairs, SMALL) for text in row[:2]]
+    # Of the smallest share that may remain for training, since so many must be learned from it.
+    lines = [text for row in spread(pairs, min(SMALL, max(FEWEST, int(0.6 * len(pairs))))) for text in row[:2]]
     text = ' '.join(lines)
-    letters, words = len(set(text)), len(set(re.sub(r'\d', ' ', text).split()))
+    letters, words = len(set(text)) + len(settings.get('symbols', ())), len(set(re.sub(r'\d', ' ', text).split()))
     fitting = max(letters + 50, int(0.5 * words) + letters) // 50 * 50 + 50
-    return subwords.possible(lines, subwords.Config(vocab_size=fitting, split_digits=True))
+    return subwords.possible(lines, subwords.Config(vocab_size=fitting, **{'split_digits': True, **settings}))
 
 
-def _warnings(read: list[Record], pairs: list, damaged: int, copies: int) -> list[str]:
+def _warnings(read: _Read, pairs: list, long: int) -> list[str]:
     said = []
-    if damaged:
-        bad = next(record for record in read if record.reason)
-        said.append(f'{damaged:,} cannot be read, such as line {bad.line:,} of {bad.file}: {bad.reason}. They become '
-                    'dead letters.')
-    if empty := len(read) - damaged - len(pairs):
+    if read.total > len(read.records):
+        said.append(f'The first {len(read.records):,} records were inspected; what follows is of these.')
+    if read.damaged:
+        bad = next(record for record in read.records if record.reason)
+        said.append(f'{read.damaged:,} cannot be read, such as line {bad.line:,} of {bad.file}: {bad.reason}. They '
+                    'become dead letters.')
+    if empty := len(read.records) - read.damaged - len(pairs):
         said.append(f'{empty:,} have an empty side and are left out.')
-    if copies:
+    if copies := len(pairs) - len({(row[0].strip(), row[1].strip()) for row in pairs}):
         said.append(f'{copies:,} are copies of an earlier pair.')
-    if len(pairs) <= BY_HEART:
+    if long:
+        said.append(f'About {long:,} have more than {recipes.LONGEST} subwords on a side and are not trained on.')
+    distinct = len({row[0].strip() for row in pairs})
+    if distinct <= BY_HEART:
         said.append('The test repeats all of them, so it only shows whether they were memorised.')
-    elif len(pairs) < 1_000:
+    elif distinct < 1_000:
         said.append('So few pairs can be memorised, but hardly generalise: check the outputs in the report.')
     ratio = np.median([len(row[1]) / max(1, len(row[0])) for row in pairs])
     far = sum(not ratio / 4 < len(row[1]) / max(1, len(row[0])) < ratio * 4 for row in pairs)
@@ -238,4 +323,5 @@ def _write_small(pairs: list, folder: str) -> dict[str, Any]:
         pathlib.Path(folder, name).write_text(''.join(lines), encoding='utf-8')
     return {'module': 'data_prep.wmt', 'train': [f'{folder}/source', f'{folder}/target'], 'header': False,
             'columns': {}, **({split: [f'{folder}/source', f'{folder}/target'] for split in ('validation', 'test')}
-                              if len(some) <= BY_HEART else {'validation_fraction': 0.2, 'test_fraction': 0.2})}
+                              | {'remove_duplicates': False} if len({row[0].strip() for row in some}) <= BY_HEART
+              else {'validation_fraction': 0.2, 'test_fraction': 0.2})}

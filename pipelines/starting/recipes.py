@@ -198,7 +198,9 @@ def _parsers(found: Findings) -> Iterator[Candidate]:
 
 
 def _sequence(found: Findings, amount: dict[str, Any], more: Sections) -> Iterator[Candidate]:
-    vocabulary, buckets = min(amount['vocab_size'], found.facts['most_subwords']), found.facts['buckets']
+    # Every letter is a subword: Chinese has more letters than a small corpus is given subwords.
+    vocabulary = min(max(amount['vocab_size'], found.facts['least_subwords']), found.facts['most_subwords'])
+    buckets = found.facts['buckets']
     rows_of_longest = 8 * buckets[-1]
     tokens = max(amount['tokens'], rows_of_longest)
     longer = found.facts['extra_length']

@@ -1,8 +1,7 @@
 """Inspect constituency trees: counts, lengths, copies, and records that are not trees with the reason."""
 import os
-import shutil
 import tempfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +10,43 @@ from data_prep import UserError, treebank
 from data_prep.trees import tree_files, tree_graph
 from pipelines.evaluation import parseval
 from pipelines.starting import recipes
-from pipelines.starting.findings import Findings, Keys, held_out_fraction, say, spread
-from pipelines.starting.pairs import MOST_DAMAGED, most_subwords
+from pipelines.starting.findings import (
+    SPLIT_NAMES,
+    Findings,
+    Keys,
+    by_name,
+    dead_letters,
+    divided,
+    held_out_fraction,
+    say,
+    spread,
+)
+from pipelines.starting.pairs import MOST_DAMAGED, least_subwords, most_subwords
 
 FEWEST = 50
-LOOKED_AT = 50_000  # most trees read; of more, the first
-SMALL = 3_000  # trees for the calibration, approximately
+LOOKED_AT = 50_000  # most trees inspected; of more, the first
+SMALL = 3_000  # trees for the calibration
 SCORED = 300  # trees on which the baseline is computed
+
+
+class _Read(NamedTuple):
+    """The inspected trees of a split, the first: words, linear form and kind; why others are none; number of files.
+
+    `total` is the number of all records.
+    """
+    rows: list[tuple[str, ...]]
+    reasons: list[str]
+    files: int
+    total: int
+
+    @property
+    def trees(self) -> int:
+        """Number of trees, approximately."""
+        return round(len(self.rows) * self.total / max(1, len(self.rows) + len(self.reasons)))
+
+    @property
+    def damaged(self) -> float:
+        return len(self.reasons) / max(1, len(self.rows) + len(self.reasons))
 
 
 def look(paths: list[str]) -> Findings:
@@ -26,73 +55,84 @@ def look(paths: list[str]) -> Findings:
     Raises:
       UserError: nothing can be learned from them.
     """
-    say(f'reading {", ".join(paths)} …')
-    rows, reasons, files = _read(paths)
-    total = len(rows) + len(reasons)
-    if len(reasons) > MOST_DAMAGED * total:
-        raise UserError(f'{reasons[0]}; {len(reasons):,} of {total:,} records are not trees. Give files in Penn '
-                        'Treebank brackets, such as (S (NP (DT the) (NN cat)) (VP (VBZ sits))).')
-    if len(rows) < FEWEST:
-        raise UserError(f'{", ".join(paths)}: {len(rows):,} trees are too few to train and test with. Give '
-                        f'{FEWEST} or more; a thousand is a good start.')
-    fraction = held_out_fraction(len(rows))
-    held = round(len(rows) * fraction)
-    examples = {'train': len(rows) - 2 * held, 'validation': held, 'test': held}
+    lists = by_name(paths, SPLIT_NAMES) if len(paths) > 1 else {'train': paths, 'validation': [], 'test': []}
+    say(f'reading {", ".join(lists["train"])} …')
+    read = {split: _read(split, listed) for split, listed in lists.items() if listed}
+    rows, reasons, files, _ = read['train']
+    _refuse(lists['train'], read['train'])
+    fraction = held_out_fraction(read['train'].trees)
+    examples, held = divided(lists, read['train'].trees, lambda split: read[split].trees, fraction, 'name')
     # With few files, a fraction of whole files varies too much.
     by = 'file' if files >= 100 else 'tree'
-    data: Keys = {'module': ('data_prep.treebank', ''), 'train': (paths, ''),
-                  'validation_fraction': (fraction, f'split off by a hash, whole {by}s'),
-                  'test_fraction': (fraction, ''),
+    for key in held:
+        if key.endswith('_fraction'):
+            held[key] = held[key][0], f'split off by a hash, whole {by}s'
+    data: Keys = {'module': ('data_prep.treebank', ''), 'train': (lists['train'], ''), **held,
                   'split_by': (by, ''), 'remove_duplicates': (True, 'leaves out training trees of the test'),
                   'tags': ('keep', 'parts of speech are learned too; or XX')}
-    if reasons:
-        data['max_dead_letters'] = round(min(0.5, 2 * len(reasons) / total + 0.01), 3), 'some are not trees'
+    if any(each.reasons for each in read.values()):
+        data['max_dead_letters'] = max(dead_letters(each.damaged, each.total, each.trees if split != 'train' else min(
+            count for name, count in examples.items() if name not in read or name == 'train'))
+            for split, each in read.items()), 'some are not trees'
     words = np.array([row[0].count(' ') + 1 for row in rows])
     baseline = _right_branching(spread(rows, SCORED))
     limit = round(baseline + max(1.0, 0.1 * baseline), 1)
-    said = [f'{len(rows):,} trees in {files:,} files, {np.median(words):.0f} words in the median, {words.max():,} at '
-            'most.']
+    said = [f'{read["train"].trees:,} trees in {files:,} files, {np.median(words):.0f} words in the median, '
+            f'{words.max():,} at most.',
+            f'{examples["validation"]:,} are for validation and {examples["test"]:,} for the test.']
     if reasons:
         said.append(f'{len(reasons):,} records are not trees, such as {reasons[0]}. They become dead letters.')
     if copies := len(rows) - len({row[:2] for row in rows}):
         said.append(f'{copies:,} are copies of an earlier tree.')
+    symbols = treebank.Config(train=paths, validation_fraction=0.1, test_fraction=0.1).symbols
+    texts = [row[:2] for row in rows]
     return Findings(
         'trees', said, examples,
         {'data': data, 'evaluate': {'thresholds': ({'bracket_f1': {'min': limit}}, f'above {baseline:.3g}, the F1 of '
                                                    'right branching')}},
-        'bracket_f1', baseline, 'right branching', lambda folder: _write_small(paths, files, len(rows), folder),
+        'bracket_f1', baseline, 'right branching', lambda folder: _write_small(rows, folder),
         min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
         {'buckets': recipes.buckets('trees', _about_lengths(rows)), 'extra_length': 300,
-         'most_subwords': most_subwords([(row[0], row[0]) for row in rows]) + 200,
+         'least_subwords': least_subwords(texts) + len(symbols),
+         'most_subwords': most_subwords(texts, symbols=symbols, split_digits=False, normalization='identity'),
          'seconds': 1e-3})
+
+
+def _refuse(paths: list[str], read: _Read) -> None:
+    """Refuse files from which nothing can be learned."""
+    if read.damaged > MOST_DAMAGED:
+        raise UserError(f'{read.reasons[0]}; {len(read.reasons):,} of {len(read.rows) + len(read.reasons):,} records '
+                        'are not trees. Give files in Penn Treebank brackets, such as (S (NP (DT the) (NN cat)) (VP '
+                        '(VBZ sits))).')
+    if len(read.rows) < FEWEST:
+        raise UserError(f'{", ".join(paths)}: {len(read.rows):,} trees are too few to train and test with. Give '
+                        f'{FEWEST} or more; a thousand is a good start.')
 
 
 def _config(paths: list[str]) -> treebank.Config:
     return treebank.Config(train=paths, validation_fraction=0.1, test_fraction=0.1, split_by='tree', tags='keep')
 
 
-def _read(paths: list[str]) -> tuple[list[tuple[str, ...]], list[str], int]:
-    """Return words, linear form and kind of every tree; why others are not trees; and the number of files."""
+def _read(split: str, paths: list[str]) -> _Read:
     rows, reasons, names, config = list[tuple[str, ...]](), list[str](), set[str](), _config(paths)
-    tree_files.look_for(tree_files.Source('train', path) for path in paths)
-    for path in paths:
+    sources, total = [tree_files.Source(split, path) for path in paths], 0
+    tree_files.look_for(sources)
+    for source in sources:
         with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
-            for block in tree_files.scan(tree_files.Source('train', path), scratch, config):
-                if len(rows) >= LOOKED_AT:
-                    break
+            for block in tree_files.scan(source, scratch, config):
                 names.add(block.file)
-                for file, line, _, columns, reason in tree_files.read(block, config):
+                total += block.records
+                for file, line, _, columns, reason in tree_files.read(block, config) if len(rows) < LOOKED_AT else ():
                     if reason:
                         reasons.append(f'line {line:,} of {file}: {reason}')
                     else:
                         rows.append(columns)
-    return rows, reasons, len(names)
+    return _Read(rows, reasons, len(names), total)
 
 
 def _right_branching(rows: list[tuple[str, ...]]) -> float:
     """Return the F1 of the right-branching baseline by evalb's rules."""
-    found, _ = tree_graph.delinearise(tf.constant([row[0] for row in rows]), tf.constant([row[1] for row in rows]))
-    references = [tree.decode() for tree in found.numpy()]
+    references = _in_brackets(rows)
     sums = np.sum([parseval.counts(tree, parseval.right_branching(tree)) for tree in references], 0)
     return parseval.score('f1', sums)
 
@@ -102,13 +142,15 @@ def _about_lengths(rows: list[tuple[str, ...]]) -> np.ndarray:
     return np.array([len(row[1].split()) + 0.3 * (row[0].count(' ') + 1) for row in rows])
 
 
-def _write_small(paths: list[str], files: int, count: int, folder: str) -> dict[str, Any]:
-    """Choose files that hold enough trees, or the whole archive; return the keys of `data`."""
-    found = [name for path in paths for name in tree_files.outermost(path)]
-    some = spread(found, max(1, round(len(found) * min(1, SMALL / count)))) if len(found) == files else found
-    listed = []
-    for number, path in enumerate(some):
-        listed.append(os.path.join(folder, f'{number}_{os.path.basename(path)}'))
-        shutil.copy(path, listed[-1])
-    return {'module': 'data_prep.treebank', 'train': listed, 'validation_fraction': 0.1, 'test_fraction': 0.1,
+def _write_small(rows: list[tuple[str, ...]], folder: str) -> dict[str, Any]:
+    """Write an even sample of the trees, a line each; return the keys of `data`."""
+    path = os.path.join(folder, 'some.mrg')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.writelines(f'{tree}\n' for tree in _in_brackets(spread(rows, SMALL)))
+    return {'module': 'data_prep.treebank', 'train': [path], 'validation_fraction': 0.1, 'test_fraction': 0.1,
             'split_by': 'tree', 'max_dead_letters': 0.9}
+
+
+def _in_brackets(rows: list[tuple[str, ...]]) -> list[str]:
+    found, _ = tree_graph.delinearise(tf.constant([row[0] for row in rows]), tf.constant([row[1] for row in rows]))
+    return [tree.decode() for tree in found.numpy()]

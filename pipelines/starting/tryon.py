@@ -27,9 +27,12 @@ def look(paths: list[str]) -> Findings:
     lists = _lists(root)
     say(f'reading {", ".join(lists["train"])} …')
     pairs = [pair for path in lists['train'] for pair in pairs_files.pairs(path)]
-    people = sorted({pair.person for pair in pairs if not pair.reason})
+    listed = {pair.person for pair in pairs if not pair.reason}
+    people = sorted({pair.person for pair in pairs if not pair.reason and _worn(pair)})
     if len(people) < FEWEST:
-        raise UserError(f'{", ".join(lists["train"])}: {len(people):,} people are too few to learn from. Give '
+        others = (f' ({len(listed):,} are listed, but with garments they do not wear)'
+                  if len(people) < len(listed) else '')
+        raise UserError(f'{", ".join(lists["train"])}: {len(people):,} people{others} are too few to learn from. Give '
                         f'{FEWEST} or more, or use published weights, as docs/tasks/tryon.md says.')
     folders = pairs_files.folders(pairs_files.root(lists['train'][0]))
     sizes, reasons = _sizes(folders, spread(people, LOOKED_AT))
@@ -74,6 +77,11 @@ def _lists(root: str) -> dict[str, list[str]]:
     return found
 
 
+def _worn(pair: pairs_files.Pair) -> bool:
+    """Return whether a line can be trained on: it names the garment that its person wears, or none."""
+    return not pair.garment or os.path.splitext(pair.garment)[0] in pairs_files.worn(pair.person)
+
+
 def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, int]], dict[str, list[str]]]:
     """Return height and width of people whose files are complete, and the reasons why others cannot be used."""
     sizes, reasons = list[tuple[int, int]](), dict[str, list[str]]()
@@ -81,7 +89,10 @@ def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, 
         try:
             found = pairs_files.read(folders, person, pairs_files.garment_of(folders, person))
             head = codec.header(found['image'].content, codec.MAX_PIXELS)
-        except (pairs_files.Refused, codec.Unreadable) as error:
+        except pairs_files.Refused as error:
+            reasons.setdefault(f'{os.path.basename(os.path.dirname(error.path))}: {error}', []).append(person)
+            continue
+        except codec.Unreadable as error:
             reasons.setdefault(str(error), []).append(person)
             continue
         sizes.append((head.height, head.width))

@@ -68,6 +68,10 @@ def _phase(config: Config, where: str, keys: dict, start: int) -> Phase:
             raise UserError(f'{where}: {key} must be {_KINDS[_KEYS[key]]}; it is {value!r}.')
     if 'steps' not in keys:
         raise UserError(f'{where} needs steps, the number of its weight updates.')
+    if keys.get('networks') == []:
+        raise UserError(f'{where}: networks is empty, so nothing would be trained. Name some, or leave it out.')
+    if 'rows' in keys and config.input.rows is None:
+        raise UserError(f'{where}: rows: batches are of input.tokens {config.input.tokens}, not of rows. Leave it out.')
     if not config.model_spec.any_size and (sizes := keys.keys() & {'size', 'crop'}):
         raise UserError(f'{where}: {min(sizes)}: the networks of {config.model_spec.name} take images of one size. '
                         'Leave it out.')

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from data_prep import UserError
-from keras_models.core import rematerialisation
+from keras_models.core import layers, rematerialisation
 from pipelines.core.config import Config
 
 
@@ -54,7 +54,8 @@ class Hybrid:
         steps = rematerialisation.graph(net)
         first = next(n for n, step in enumerate(steps) if isinstance(step.layer, keras.layers.Dense))
         [features] = steps[first].takes
-        lower, upper = keras.Model(net.inputs, features), keras.Model([features, *net.inputs[1:]], net.outputs)
+        lower = layers.of_any_size(keras.Model(net.inputs, features))
+        upper = keras.Model([features, *net.inputs[1:]], net.outputs)
         self._net, self._dense = net, _called(upper, compiled)
         self._convolutions = _called(rematerialisation.Rematerialised(lower) if recompute else lower, compiled)
         self._on_first = upper.trainable_variables

@@ -151,7 +151,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._totals.append(self._train(batch, curriculum.graph_at(self.phases, int(self.global_step.numpy()))))
 
     def train_loop_end(self):
-        result, units = _means(self._totals)
+        result, units = _means(self._totals, len(self.optimizers))
         divergence.check(self._totals, int(self.global_step.numpy()), self.nets, self._began, self.config)
         seconds = time.monotonic() - self._started
         rates = {f'learning_rate/{name}' if len(self.optimizers) > 1 else 'learning_rate':
@@ -175,7 +175,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._eval_totals.append(self._evaluate(batch))
 
     def eval_end(self):
-        found = self._monitored() | _means(self._eval_totals)[0]  # the first are shown
+        found = self._monitored() | _means(self._eval_totals, len(self.optimizers))[0]  # the first are shown
         return {f'validation/{name}': value for name, value in found.items()}
 
     def _monitored(self) -> dict[str, float]:
@@ -277,8 +277,15 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                 for name, pair in values.items()}
 
 
-def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
-    """Return sums over steps divided by summed normalisers, and the losses' largest normaliser: tokens or images."""
+def _means(totals: list[dict], networks: int) -> tuple[dict[str, float], float]:
+    """Return sums over steps divided by summed normalisers, and the units of all steps, tokens or images.
+
+    A step's units are its losses' largest normaliser, since a phase may be without some losses.
+
+    Args:
+      totals: of every step, name -> (sum, normaliser).
+      networks: how many are trained; the loss of a single one is called `loss`.
+    """
     sums: dict[str, list[float]] = {}
     for total in totals:
         for name, (value, normaliser) in total.items():
@@ -286,10 +293,17 @@ def _means(totals: list[dict]) -> tuple[dict[str, float], float]:
             pair[0] += float(value)
             pair[1] += float(normaliser)
     result = {name: value / normaliser if normaliser else 0.0 for name, (value, normaliser) in sums.items()}
-    names = [name for name in result if name.startswith('loss/')]
-    if len(names) == 1:
+    names = [name for name in sums if name.startswith('loss/')]
+    if len(names) == 1 == networks:
         result = {'loss': result.pop(names[0]), **result}
-    return result, max((sums[name][1] for name in names), default=0.0)  # a phase may be without some losses
+    return result, sum(max((float(normaliser) for name, (_, normaliser) in total.items() if name in names), default=0.0)
+                       for total in totals)
+
+
+def _of_last_phase(trainer: Trainer, found: list[str]) -> list[str]:
+    """Return the checkpoints of the curriculum's last phase, and the newest anyway; others trained something else."""
+    start = trainer.phases[-1].start
+    return [path for path in found if checkpoints.step_of(path) > start] or found[-1:]
 
 
 def train(config: Config, examples: str, run: str) -> RunFacts:
@@ -318,7 +332,8 @@ def train(config: Config, examples: str, run: str) -> RunFacts:
           precision.rewriting(config.train.precision, chosen.use_mixed_policy)):
         loop.run(trainer, progress, run)
         last = ((config.train.monitor and loop.newest_intact(trainer, run, [loop.BEST], 1))
-                or loop.newest_intact(trainer, run, [loop.SCHEDULED], config.train.average_checkpoints))
+                or _of_last_phase(trainer, loop.newest_intact(trainer, run, [loop.SCHEDULED],
+                                                              config.train.average_checkpoints)))
         checkpoints.assign_mean(trainer.nets, last, moving=bool(config.train.ema))
         trainer.averages.begin()
         # Weights that are not trained are scored only by `evaluate`.

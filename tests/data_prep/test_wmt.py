@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from data_prep import UserError, wmt
 from data_prep.core import records
+from data_prep.text import examples, subwords
 from data_prep.text import job as text_job
-from data_prep.text import subwords
 from keras_models import transformer
 
 SOURCE = [f'the number {i} is here' for i in range(60)]
@@ -95,7 +95,7 @@ def test_a_message_filled_again_is_one_made_anew():
     """Bytes of rows that follow longer and shorter ones, with and without a kind and ids."""
     rows = [('one two', 'ein zwei', 'date'), ('é', ''), ('a', 'b', ''), ('one two three', 'x', 'number')]
     ids = [([5, 300, 70000, 2], [2]), ([2], []), ([], [9, 2]), ([7, 2], [8, 9, 2])]
-    serialize = text_job._serializer()
+    serialize = examples.serializer()
     for row, (inputs, targets) in zip(rows, ids):
         texts = dict(zip(('source', 'target', 'kind'), (*row, '')))
         feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))

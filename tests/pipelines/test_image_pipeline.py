@@ -162,9 +162,11 @@ def losses(config_file, examples, *overrides):
     return found
 
 
-def test_the_first_crops_may_be_smaller_than_the_others(config_file, examples):
+@pytest.mark.parametrize('overrides', [[], ['train.rematerialise=true'],
+                                       ['train.strategy=mirrored', 'train.dense_layers=one_device']])
+def test_the_first_crops_may_be_smaller_than_the_others(config_file, examples, overrides):
     resolved = config.load(config_file, ['train.steps=3', 'model.classes=3', 'model.learning_rate=1e-9',
-                                         'train.curriculum=[{steps: 2, crop: 24, scales: [27, 33]}]'])
+                                         'train.curriculum=[{steps: 2, crop: 24, scales: [27, 33]}]', *overrides])
     it, sides = trainer.Trainer(resolved, devices.choose(resolved, False), examples), []
 
     def seen():

@@ -155,7 +155,7 @@ class Classifier:
         inside = (whole - space) // 2 + (space - shown) // 2
         image = resampling.resampled(pixels, whole, inside, shown) - self.mean(whole, space, inside, shown)
         if self.input['standardise']:
-            image = image / np.sqrt(np.diag(self.pixels['covariance'])).astype(np.float32)
+            image = image / np.sqrt(np.maximum(np.diag(self.pixels['covariance']), 1)).astype(np.float32)
         ends = np.stack([inside, inside + shown]) / whole
         return image, ends[:, ::-1].reshape(4).astype(np.float32)
 

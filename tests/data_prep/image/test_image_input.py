@@ -381,3 +381,8 @@ def test_which_part_of_a_picture_is_shown(square, size, expected):
     np.testing.assert_allclose(part, expected, atol=1e-6)
     np.testing.assert_array_equal(image.shape[1::-1], np.round((part[2:] - part[:2]) * np.float32(size[::-1])))
     np.testing.assert_array_equal(image, view(square=square).picture(encoded, min(size)))
+
+
+def test_a_colour_that_is_the_same_everywhere_is_not_divided_by_nothing():
+    """Of fluorescence in blue alone; rounding may make the variance of a constant slightly negative."""
+    np.testing.assert_allclose(augmentation.deviations(np.diag([0.0, -1e-9, 400.0])), [1, 1, 20])

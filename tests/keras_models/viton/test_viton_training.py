@@ -336,3 +336,11 @@ def test_the_garment_learns_to_lie_on_the_person(people):
     for _ in range(60):
         last = values(it._train(batch))['L_warp']
     assert last < 2 / 3 * first
+
+
+def test_a_checkpoint_takes_states_from_the_first_replica(whole):
+    """A mean over replicas is a collective operation, in which workers that do not save would not take part."""
+    states = [variable for net in whole.nets.values() for variable in net.variables
+              if variable.synchronization == tf.VariableSynchronization.ON_READ]
+    assert {variable.name.split('/')[-1] for variable in states} >= {'moving_mean:0', 'moving_variance:0', 'u:0', 'v:0'}
+    assert {variable.aggregation for variable in states} == {tf.VariableAggregation.ONLY_FIRST_REPLICA}

@@ -70,6 +70,12 @@ def test_more_noise_than_difference_is_said_to_be_doubt(name):
     assert f'the rise is {change.low:.4g} or more' in chance.refusal(name, change, far)
 
 
+def test_one_example_has_no_chance():
+    """Every test set drawn from it is itself."""
+    change = chance.change(MEAN, rows([0.5]), rows([0.25]), 0.95, seed=0)
+    assert (change.low, change.value, change.high, change.smallest) == (0.25, 0.25, 0.25, 0)
+
+
 def test_equal_models_have_no_chance():
     same, _ = pair(50, seed=0)
     assert chance.change(MEAN, same, same, 0.95, 0) == chance.Change(0.0, 0.0, 0.0, 0.95, 0.0, 50)

@@ -22,10 +22,24 @@ def curve(*values):
     # Validation stays, far above training.
     ([2 - 0.19 * n for n in range(10)], [2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], 'More data would help more than more time'),
     ([2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], [2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], 'a larger net'),
-    ([2] * 10, [1, 2, 3, 3, 3, 3, 3, 3, 3, 3], 'learned nothing')])
+    ([2] * 10, [1, 2, 3, 3, 3, 3, 3, 3, 3, 3], 'learned nothing'),
+    # It overfits from the first validation on.
+    ([2 - 0.19 * n for n in range(10)], [1 + 0.1 * n for n in range(10)],
+     r'lowest at the first validation, step 100 \(1\)'),
+    # Both fall, far apart.
+    ([2 - 0.19 * n for n in range(10)], [2.4 - 0.1 * n for n in range(10)], 'still falling .* and more data'),
+    # Dropout keeps the training loss up.
+    ([2, 1.5, 1.2, 1, 1, 1, 1, 1, 1, 1], [2, 1, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 'does not overfit. Less'),
+    ([7, 6, 5], [7, 6, 5], 'Too little training')])
 def test_curves_say_what_to_try(training, validation, says):
     [sentence] = reading.of_training(curve(*training), curve(*validation))
     assert re.search(says, sentence)
+
+
+def test_training_past_the_best_validation_loses_nothing_where_that_is_exported():
+    curves = curve(*[2 - 0.19 * n for n in range(10)]), curve(2, 1.5, 1.2, 1.0, 1.1, 1.3, 1.5, 1.7, 1.8, 1.9)
+    [kept], [lost] = (reading.of_training(*curves, keeps_best=best) for best in (True, False))
+    assert 'nothing is lost' in kept and 'train.steps' not in kept and 'set train.steps to about 400' in lost
 
 
 def test_few_points_say_nothing():
@@ -44,7 +58,7 @@ def test_what_is_confused_and_which_labels_may_be_wrong():
     said = ' '.join(found.advice)
     assert "'cat' is predicted as 'dog' in 2 of 3" in said and 'A wrong prediction has a probability over 90%' in said
     assert 'Never predicted: bird' in said
-    assert '<svg' in found.figure and 'Confusion matrix' in found.figure
+    assert 'style="width: 2.34in' in found.figure and 'Confusion matrix' in found.figure
 
 
 def test_a_net_that_always_says_the_same_is_called_that():
@@ -59,7 +73,7 @@ def test_a_net_that_always_says_the_same_is_called_that():
 def test_the_worst_of_text_are_the_farthest_from_their_references():
     text = [{'source': f's {n}', 'target': 'one two three', 'candidate': answer} for n, answer in
             enumerate(('one two three', 'one two', 'xyz'))]
-    assert [row[2] for row in reading.read({}, text, [], 'text').worst] == ['xyz', 'one two', 'one two three']
+    assert [row[2] for row in reading.read({}, text, [], 'text').worst] == ['xyz', 'one two']
 
 
 def test_scores_in_place_of_answers_are_passed_over():

@@ -13,6 +13,8 @@ import tensorflow as tf
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from data_prep.core import records, statistics
+from keras_models.image import box_scorer
+from keras_models.viton import judge
 from pipelines.core import config as configs
 from pipelines.evaluation import corpus
 from pipelines.reporting import answers, data_section, report
@@ -320,3 +322,12 @@ def test_worst_slice_comes_first(metric, first):
     values = {'overall': {metric: 0.5}, 'none': {metric: float('nan')}, 'low': {metric: 0.1}, 'high': {metric: 0.9}}
     assert [row['name'] for row in report._slices(config, values, [])] in ([first, 'low', 'none'],
                                                                            [first, 'high', 'none'])
+
+
+def test_distances_and_errors_are_better_when_lower():
+    """All metrics of all scorers and of text, by hand."""
+    lower = {'l1', 'chain_l1', 'warp_l1', 'warp_l1_identity', 'misaligned', 'garment_lab', 'chain_garment_lab',
+             'arms_lab', 'chain_arms_lab', 'lpips', 'fid', 'box_error', 'box_error_constant', 'class_error',
+             'localisation_error', 'top1_error', 'top5_error', 'mean_class_error'}
+    names = {*judge.PROTOCOLS, *box_scorer.PROTOCOLS, *corpus.METRICS, 'won_against_random', 'best_move'}
+    assert {name for name in names if report._better(name) == 'lower'} == lower

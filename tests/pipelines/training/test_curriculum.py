@@ -94,6 +94,7 @@ def batches(it):
 @pytest.mark.parametrize('phases, said', [
     ('{rows: 2}', r'\[0\] needs steps'),
     ('{steps: 0}', r'\[0\]: steps must be a whole number above 0; it is 0'),
+    ('{steps: 2, networks: []}', r'\[0\]: networks is empty, so nothing would be trained'),
     ('{steps: 2, row: 2}', r'\[0\]: unknown key row. Known keys: crop, networks, rows, scales, size, steps, swapped'),
     ('{steps: 2, swapped: true}', r'\[0\]: swapped must be a share, such as 0.5; it is True'),
     ('{steps: 2, swapped: 0.5}', r'\[0\]: swapped: the section input has no such key for data_prep.tryon'),
@@ -118,6 +119,8 @@ def test_pairs_go_both_ways_only_in_the_phase_that_says_so():
     phases = 'train.curriculum=[{steps: 2, swapped: 0.5}, {steps: 1, swapped: 0.25}]'
     found = curriculum.phases(configs.load('multi30k_en_de', [phases, 'train.steps=9']))
     assert [(phase.stop, phase.input.swapped) for phase in found] == [(2, 0.5), (3, 0.25), (9, 0.0)]
+    with pytest.raises(UserError, match='rows: batches are of input.tokens 4096, not of rows'):
+        train.check(configs.load('multi30k_en_de', ['train.curriculum=[{steps: 2, rows: 64}]']))
     with pytest.raises(UserError, match='swapped is a share of the pairs, 0 to 1; it is 1.5'):
         train.check(configs.load('multi30k_en_de', ['train.curriculum=[{steps: 2, swapped: 1.5}]']))
 

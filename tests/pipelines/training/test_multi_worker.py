@@ -14,7 +14,7 @@ from pipelines.core.sections import TrainConfig
 from pipelines.reporting import report
 from pipelines.training import checkpoints, loop, strategy
 from pipelines.training.loop import PREEMPTED
-from support import killed_runs
+from support import killed_runs, tiny_people
 from support.commands import ROOT, Started, command, environment, exit_code, start
 from support.ports import free_ports
 
@@ -97,6 +97,16 @@ def test_the_chief_decodes_and_both_keep_its_best(config_file, tmp_path):
     curve = dict(report.curves(str(run / 'tensorboard'))['validation/chrf'])
     assert [*curve] == [20, 40] and curve[40] > curve[20]
     assert [path.name for path in run.glob('best/*.index')] == ['ckpt-40.index']
+
+
+@pytest.mark.slow  # 90 s, of which most traces three networks twice; test_viton_training.py has the reason
+def test_networks_with_states_are_saved_by_the_chief_alone(tmp_path):
+    """Batch normalisation and power iterations: a mean over replicas would need all workers to save."""
+    file, _ = tiny_people.prepare(tmp_path, 12)
+    assert command('pipelines.prepare', '--config', file, '--pipeline_root', str(tmp_path)).returncode == 0
+    finish(start_workers(file, tmp_path, overrides=[]))
+    assert [path.name for path in sorted(model_run(tmp_path).glob('checkpoints/*.index'))] == [
+        'ckpt-2.index', 'ckpt-4.index']
 
 
 def lose(error: type) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+import types
 
 import numpy as np
 import pytest
@@ -325,3 +326,18 @@ def test_auto_compiles_on_accelerators_and_where_it_was_faster(name, compiled):
 def test_every_shipped_model_was_measured():
     names = [*shipped.paths()]
     assert {config.load(name).model_spec.name for name in names} <= set(jit.ON_CPU)
+
+
+def test_checkpoints_of_other_phases_are_not_averaged():
+    """A small crop's weights, or a network's before its phase, are no estimate of the last phase's."""
+    paths = [f'checkpoints/checkpoint-{step}' for step in (3000, 4000, 5000, 6000, 6800)]
+    for start, kept in ((0, 5), (4200, 3), (4000, 3), (6800, 1)):
+        it = types.SimpleNamespace(phases=[types.SimpleNamespace(start=0), types.SimpleNamespace(start=start)])
+        assert trainer._of_last_phase(it, paths) == paths[-kept:]
+
+
+def test_units_of_steps_that_train_other_networks_add_up():
+    totals = [{'loss/warp': (8.0, 4.0)}] * 2 + [{'loss/alias': (3.0, 3.0), 'loss/judge': (6.0, 6.0), 'l1': (9.0, 9.0)}]
+    means, units = trainer._means(totals, 3)
+    assert units == 4 + 4 + 6 and means == {'loss/warp': 2, 'loss/alias': 1, 'loss/judge': 1, 'l1': 1}
+    assert trainer._means(totals[:2], 1) == ({'loss': 2}, 8) and 'loss' not in trainer._means(totals[:2], 3)[0]
