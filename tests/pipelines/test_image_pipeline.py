@@ -171,14 +171,14 @@ def test_the_first_crops_may_be_smaller_than_the_others(config_file, examples, o
 
     def seen():
         for batch in it.train_dataset:
-            sides.append(batch['image'].shape[1])
+            sides.append(it.strategy.experimental_local_results(batch['image'])[0].shape[1])
             yield batch
     it.train_loop_begin()
     batches = seen()
     for _ in range(3):
         it.train_step(batches)
     sums = [[float(part) for part in totals['loss/classifier']] for totals in it._totals]
-    assert sides == [24, 24, 32] and int(it.global_step) == 3
+    assert sides == [24, 24, 32] and int(it.global_step.numpy()) == 3
     np.testing.assert_allclose([loss / images for loss, images in sums], np.log(3), rtol=0.01)  # chance, at every side
 
 
