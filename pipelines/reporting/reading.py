@@ -206,7 +206,7 @@ def _table(rows: list[dict[str, str]]) -> Markup | str:
         axes.grid(False)
         axes.set_xticks(range(len(names)), names, rotation=90)
         axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel('answer')
+        axes.set_xlabel('prediction')
         axes.set_ylabel('label')
         if len(names) <= 12:
             for (y, x), count in np.ndenumerate(counts):

@@ -1,6 +1,7 @@
 """Inspect pairs of text: counts, lengths, languages, copies, and records that are empty, damaged or unpaired."""
 import collections
 import itertools
+import os
 import pathlib
 import re
 import tempfile
@@ -73,6 +74,9 @@ def look(paths: list[str]) -> Findings:
     Raises:
       UserError: nothing can be learned from them.
     """
+    if folder := next((path for path in paths if os.path.isdir(path)), ''):
+        raise UserError(f'{folder} is a folder. Name the files in it, such as {folder.rstrip("/")}/train.en '
+                        f'{folder.rstrip("/")}/train.de.')
     lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
     table = _table(paths)
@@ -130,7 +134,12 @@ def _table(paths: list[str]) -> _Table:
     tables = [path for path in paths if path.removesuffix('.gz').endswith(('.csv', '.tsv'))]
     if not tables:
         return _Table(False, {})
-    names, *rows = [record.columns for record in _cells(tables[0]) if not record.reason] or [()]
+    first = _cells(tables[0])
+    if not first:
+        raise UserError(f'{tables[0]} is empty. Give a table of two columns, or two files.')
+    names, *rows = [record.columns for record in first if not record.reason] or [()]
+    if not names:  # nothing can be read, which `_refuse` reports
+        return _Table(False, {})
     lower = [name.strip().lower() for name in names]
     targets = [name for name, word in zip(names, lower) if word in _TARGETS]
     sources = [name for name, word in zip(names, lower) if word in _SOURCES]
@@ -139,8 +148,8 @@ def _table(paths: list[str]) -> _Table:
     if sources and targets:
         return _Table(True, {'source': ' '.join(f'{{{name}}}' for name in sources), 'target': f'{{{targets[0]}}}'})
     if len(names) < 2:
-        raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Give a table of two '
-                        'columns, or two files.')
+        raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Separate columns by commas '
+                        'in .csv and by tabs in .tsv, or give two files.')
     texts = [n for n in range(len(names)) if not all(_is_number(row[n]) for row in rows if n < len(row))]
     if len(texts) < 2 or texts[:2] == [0, 1]:
         return _Table(all(map(languages.is_language, lower[:2])), {})
@@ -201,6 +210,9 @@ def _refuse(paths: list[str], read: _Read, pairs: list) -> None:
         raise UserError(f'{where}: {len(bad):,} of {len(read.records):,} records cannot be read, the first in line '
                         f'{bad[0].line:,}: {bad[0].reason}. Save the files as UTF-8, with two columns in every row.')
     good = [record.columns for record in read.records if not record.reason]
+    if sum('\0' in text for row in good for text in row) > len(good) / 2:
+        raise UserError(f'{where}: most records hold NUL characters, as UTF-16 does when read as UTF-8. Save the files as '
+                        'UTF-8.')
     for side, name in enumerate(('source', 'target')):
         empty = sum(not row[side].strip() for row in good)
         if good and empty > MOST_EMPTY * len(good):

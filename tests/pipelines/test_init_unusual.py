@@ -226,6 +226,22 @@ def test_a_table_may_be_gzipped_or_in_an_archive(tmp_path):
         assert data['columns'] == {'source': '{question}', 'target': '{answer}'}
 
 
+ROWS = [f'the house {n}\tdas Haus {n}' for n in range(50)]
+
+
+@pytest.mark.parametrize('name, content, said', [
+    ('a.tsv', '\n'.join(ROWS).encode('utf-16'), 'hold NUL characters, as UTF-16 does .* Save the files as UTF-8'),
+    ('a.tsv', '\n'.join(f'{row}é' for row in ROWS).encode('latin-1'), 'not UTF-8: byte 0xe9.*Save the files as UTF-8'),
+    ('a.csv', '\n'.join(ROWS).replace('\t', ';').encode(), 'has one column.*Separate columns by commas in .csv'),
+    ('a.csv', b'', 'a.csv is empty')])
+def test_tables_that_cannot_be_read(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=said):
+        pairs.look([str(tmp_path / name)])
+    with pytest.raises(UserError, match='is a folder. Name the files in it'):
+        pairs.look([str(tmp_path)])
+
+
 def test_texts_that_are_too_long_are_told_or_refused(tmp_path):
     short, long = [f'the house {n}' for n in range(100)], 'word ' * 1_000
     some = pairs.look([lines(tmp_path / 'a.en', [*short, long]), lines(tmp_path / 'a.de', [*short[::-1], long + 'x'])])
