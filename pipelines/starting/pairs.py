@@ -211,8 +211,8 @@ def _refuse(paths: list[str], read: _Read, pairs: list) -> None:
                         f'{bad[0].line:,}: {bad[0].reason}. Save the files as UTF-8, with two columns in every row.')
     good = [record.columns for record in read.records if not record.reason]
     if sum('\0' in text for row in good for text in row) > len(good) / 2:
-        raise UserError(f'{where}: most records hold NUL characters, as UTF-16 does when read as UTF-8. Save the files as '
-                        'UTF-8.')
+        raise UserError(f'{where}: most records hold NUL characters, as UTF-16 does when read as UTF-8. Save the files '
+                        'as UTF-8.')
     for side, name in enumerate(('source', 'target')):
         empty = sum(not row[side].strip() for row in good)
         if good and empty > MOST_EMPTY * len(good):
