@@ -83,6 +83,9 @@ def look(paths: list[str]) -> Findings:
     read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
     _refuse(lists['train'], read['train'], pairs)
+    if empty := [split for split, each in read.items() if not each.pairs]:
+        raise UserError(f'{", ".join(lists[empty[0]])}: no usable pair. Leave it out, and a part of the training pairs '
+                        f'is the {empty[0]}.')
     held = read['test'].pairs if 'test' in read else []
     examples, data = _divided(lists, {split: each.estimated(len(each.pairs)) for split, each in read.items()},
                               len({row[0].strip() for row in pairs}))
@@ -197,9 +200,9 @@ def _dead_letters(read: dict[str, _Read], examples: dict[str, int]) -> Keys:
     """Return the limit of records that cannot be read, if there are any."""
     if not any(each.damaged for each in read.values()):
         return {}
-    limits = [dead_letters(each.damaged / len(each.records), each.total, each.total if split != 'train' else min(
-        count for name, count in examples.items() if name not in read or name == 'train'))
-        for split, each in read.items()]
+    own = min(count for split, count in examples.items() if split == 'train' or split not in read)
+    limits = [dead_letters(each.damaged / len(each.records), each.total, own if split == 'train' else each.total)
+              for split, each in read.items()]
     return {'max_dead_letters': (max(limits), 'some are damaged')}
 
 

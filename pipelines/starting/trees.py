@@ -46,6 +46,7 @@ class _Read(NamedTuple):
 
     @property
     def damaged(self) -> float:
+        """The share of the inspected records that are not trees."""
         return len(self.reasons) / max(1, len(self.rows) + len(self.reasons))
 
 
@@ -60,6 +61,9 @@ def look(paths: list[str]) -> Findings:
     read = {split: _read(split, listed) for split, listed in lists.items() if listed}
     rows, reasons, files, _ = read['train']
     _refuse(lists['train'], read['train'])
+    if empty := [split for split, each in read.items() if not each.rows]:
+        raise UserError(f'{", ".join(lists[empty[0]])}: no tree. Leave it out, and a part of the training trees is the '
+                        f'{empty[0]}.')
     fraction = held_out_fraction(read['train'].trees)
     examples, held = divided(lists, read['train'].trees, lambda split: read[split].trees, fraction, 'name')
     # With few files, a fraction of whole files varies too much.
@@ -71,9 +75,9 @@ def look(paths: list[str]) -> Findings:
                   'split_by': (by, ''), 'remove_duplicates': (True, 'leaves out training trees of the test'),
                   'tags': ('keep', 'parts of speech are learned too; or XX')}
     if any(each.reasons for each in read.values()):
-        data['max_dead_letters'] = max(dead_letters(each.damaged, each.total, each.trees if split != 'train' else min(
-            count for name, count in examples.items() if name not in read or name == 'train'))
-            for split, each in read.items()), 'some are not trees'
+        own = min(count for split, count in examples.items() if split == 'train' or split not in read)
+        data['max_dead_letters'] = max(dead_letters(each.damaged, each.total, own if split == 'train' else each.total)
+                                       for split, each in read.items()), 'some are not trees'
     words = np.array([row[0].count(' ') + 1 for row in rows])
     baseline = _right_branching(spread(rows, SCORED))
     limit = round(baseline + max(1.0, 0.1 * baseline), 1)

@@ -170,6 +170,18 @@ def test_more_than_is_inspected_is_counted(tmp_path, monkeypatch):
     assert len(open(small['train'][0]).readlines()) == found.small == 100
 
 
+def test_an_empty_test_is_refused(tmp_path):
+    rows = [f'the house {n}' for n in range(90)]
+    files = [lines(tmp_path / 'train.en', rows), lines(tmp_path / 'train.de', rows[::-1]),
+             lines(tmp_path / 'test.en', []), lines(tmp_path / 'test.de', [])]
+    with pytest.raises(UserError, match='test.en, .*test.de: no usable pair. Leave it out, and a part of the training'):
+        pairs.look(files)
+    files = [lines(tmp_path / 'train.mrg', [f'(S (NP (NN w{n})))' for n in range(90)]),
+             lines(tmp_path / 'dev.mrg', [''])]
+    with pytest.raises(UserError, match='dev.mrg: no tree. Leave it out'):
+        trees.look(files)
+
+
 def test_treebanks_of_usual_names_keep_their_splits(tmp_path):
     tree = '(S (NP (DT the) (NN {}{})) (VP (VBZ sits)))'
     files = [lines(tmp_path / f'{name}.mrg', [tree.format(name, n) for n in range(count)])
