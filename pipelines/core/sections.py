@@ -39,7 +39,7 @@ class TrainConfig:
     monitor: str = ''
     monitor_mode: Literal['min', 'max'] = 'min'  # whether the best value is the lowest or the highest
     monitor_examples: int = 500  # most validation examples to decode, if `monitor` needs it
-    patience: int = 0  # validations without a better value after which training ends; 0: none
+    patience: int = 0  # validations of the last phase without a better value after which training ends; 0: none
     ema: float = 0.0  # momentum of a moving average of the weights to validate and export, such as 0.999; 0: none
     keep_checkpoints: int = 5  # newest checkpoints kept on disk
     average_checkpoints: int = 5  # newest checkpoints averaged for export; 1 exports the last

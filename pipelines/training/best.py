@@ -15,13 +15,16 @@ class Best:
 
     Args:
       decoded: further metrics that validation could compute, for the message about a wrong name.
+      since: the step at which the curriculum's last phase begins. Validations up to there do not use up
+        `train.patience`: a first phase may not even train the network whose metric it is.
 
     Attributes:
       value, step: the best value, and the step it was validated at; step is -1 before the first.
-      worse: number of validations since.
+      worse: number of validations since, of the last phase.
     """
 
-    def __init__(self, settings: TrainConfig, decoded: tuple[str, ...] = ()):
+    def __init__(self, settings: TrainConfig, decoded: tuple[str, ...] = (), since: int = 0):
+        self._since = since
         self._settings, self._sign, self._decoded = settings, 1 if settings.monitor_mode == 'min' else -1, decoded
         self.value, self.step, self.worse = (
             tf.Variable(start, trainable=False, dtype=dtype, name=name,
@@ -56,7 +59,8 @@ class Best:
             self.step.assign(step)
             self.worse.assign(0)
             return True
-        self.worse.assign_add(1)
+        if step > self._since:
+            self.worse.assign_add(1)
         return False
 
     def facts(self) -> dict[str, float | int | str]:

@@ -76,7 +76,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             self.global_step = orbit.utils.create_global_step()
             self.validated = tf.Variable(self.global_step, trainable=False, name='validated',
                                          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
-            self.best = best.Best(config.train, config.decoded_metrics)
+            self.best = best.Best(config.train, config.decoded_metrics, self.phases[-1].start)
         # Without XLA this is not a function of its own: synchronised normalisation could not reach the other replicas
         # from inside one, nor could the first device's dense layers; hybrid nets compile their halves themselves.
         self._compute = (tf.function(self._forward_backward, autograph=False, jit_compile=True)

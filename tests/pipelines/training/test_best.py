@@ -88,6 +88,15 @@ def test_better_is_better_than_the_best(mode, values, better):
     assert [stopped for _, stopped in found] == [number >= 2 for number in worse[1:]]
 
 
+def test_patience_is_for_the_last_phase():
+    search = best.Best(TrainConfig(monitor='loss', patience=2), since=40)
+    found = []
+    for step, value in zip(range(10, 80, 10), (1.0, 2.0, 2.0, 2.0, 2.0, 0.5, 2.0)):
+        better = search.update({'loss': value}, step)
+        found.append((better, int(search.worse.numpy())))
+    assert found == [(True, 0), *[(False, 0)] * 3, (False, 1), (True, 0), (False, 1)]
+
+
 def test_without_a_metric_nothing_is_kept():
     search = best.Best(TrainConfig())
     assert search.state == {} == search.facts() and not search.update({'loss': 1.0}, 1) and not search.stopped
