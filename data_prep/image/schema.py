@@ -24,9 +24,10 @@ class Config:
     a number per line), ILSVRC's number; or it is Kaggle's LOC_val_solution.csv.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training images are split off by a hash
-    of class and file name. Classes are the training folders in alphabetical order, or the lines of `labels`; `words`
-    gives their descriptions (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal VOC XML,
-    such as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by scikit-learn's digits.
+    of the class and the name in its folder. Classes are the training folders in alphabetical order, or the lines of
+    `labels`; `words` gives their descriptions (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives
+    of Pascal VOC XML, such as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by
+    scikit-learn's digits.
 
     A JPEG is kept unchanged if it is RGB or grey, unless `resize` reduces images to a shorter side of at most that; PNG
     and CMYK become JPEG of quality 95. An image larger than `max_pixels` by its header is not decoded. Training images

@@ -54,8 +54,9 @@ def change(metric: corpus.Metric, candidate: list[corpus.Row], blessed: list[cor
             lambda each: metric.score(each[:metric.size]) - metric.score(each[metric.size:]), -1, sums)
     rows = np.arange(len(counts))
     value = float(statistic(rows, -1))
-    # Where nothing differs, or there is one example, every test set drawn gives the same change.
-    if len(counts) == 1 or np.array_equal(counts[:, :metric.size], counts[:, metric.size:]):
+    if np.array_equal(counts[:, :metric.size], counts[:, metric.size:]):  # nothing differs, and nothing can be drawn
+        return Change(0.0, 0.0, 0.0, confidence, 0.0, len(counts))
+    if len(counts) == 1:  # every test set drawn from one example is itself
         return Change(value, value, value, confidence, 0.0, len(counts))
     found = stats.bootstrap((rows,), statistic, n_resamples=DRAWS, batch=max(1, _BATCH // len(counts)), vectorized=True,
                             confidence_level=2 * confidence - 1, method='percentile',

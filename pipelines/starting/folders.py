@@ -38,7 +38,7 @@ def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         return lists | {'train': [root]}, []
     others = [name for name in names if not any(name in those for those in found.values())]
     return ({split: [f'{root}/{name}' for name in those] for split, those in found.items()},
-            [f'Left out beside {found["train"][0]}, because they hold no class folders or are no split: '
+            [f'Left out beside {found["train"][0]}, because they hold no class folders or are not a split: '
              f'{", ".join(others)}.'] if others else [])
 
 
@@ -72,7 +72,10 @@ def _inside(path: str) -> _Inside:
 
 
 def _inside_of(folders: list[str], files: list[str]) -> _Inside:
-    return _Inside(sorted({name for name in folders if not name.startswith(('.', '__MACOSX'))}),
+    # A tar beside the folder unpacked from it is not read too.
+    kept = {name for name in folders if not name.startswith(('.', '__MACOSX')) and not (
+        name.endswith('.tar') and _plain(name) in folders)}
+    return _Inside(sorted(kept),
                    any(posixpath.splitext(name)[1].lower() in readers.PICTURES and not name.startswith('.')
                        for name in files))
 

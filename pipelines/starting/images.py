@@ -76,15 +76,14 @@ def look(paths: list[str]) -> Findings:
     held = _held_out(lists, counts, left_out)
     seen = _inspected(found)
     readable = round(len(found) * (1 - seen.damaged / seen.looked))
-    examples, keys = divided(lists, readable, lambda split: len(held[split]),
-                             held_out_fraction(readable), 'name')
+    examples, keys = divided(lists, readable, lambda split: len(held[split][0]), held_out_fraction(readable), 'name')
     sections: Sections = {'data': {
         'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
         'remove_duplicates': (True, 'leaves out training images of the test')}}
     # Both copies of an image in two classes are left out; a sample holds few pairs of copies.
     unusable = (seen.damaged + 2 * seen.both_classes * len(found) / seen.looked) / seen.looked + len(loose) / len(found)
     limits = [dead_letters(unusable, len(found), min(examples[split] for split in examples if split not in held))]
-    limits += [_dead_letters(pictures) for pictures in held.values()]
+    limits += [_dead_letters(*each) for each in held.values()]
     if max(limits) > 0.01:
         sections['data']['max_dead_letters'] = max(limits), (
             f'{seen.damaged:,} of {seen.looked:,} inspected files cannot be read' if seen.damaged else
@@ -126,31 +125,38 @@ def _inspected(pictures: list[readers.Picture]) -> _Look:
     return seen
 
 
-def _dead_letters(pictures: list[readers.Picture]) -> float:
-    """Return the limit that a given validation or test split needs."""
-    seen = _decode(spread(pictures, LEAST))
-    return dead_letters(seen.damaged / seen.looked, len(pictures), len(pictures))
+def _dead_letters(pictures: list[readers.Picture], others: int) -> float:
+    """Return the limit that a given validation or test split needs, `others` of whose files cannot be used."""
+    seen, count = _decode(spread(pictures, LEAST)), len(pictures) + others
+    return dead_letters((seen.damaged / seen.looked * len(pictures) + others) / count, count, count)
 
 
 def _held_out(lists: dict[str, list[str]], counts: collections.Counter, left_out: list[str]
-              ) -> dict[str, list[readers.Picture]]:
-    """Return the images of the given validation and test splits; one without images of the classes is not used.
+              ) -> dict[str, tuple[list[readers.Picture], int]]:
+    """Return the images of the classes in the given validation and test splits, and how many other files each has.
+
+    A split of which at most half are of the classes is not used.
 
     Args:
       lists: what each split is read from; the list of a split that is not used is emptied.
       counts: images of each class in training.
       left_out: what is said of it is added here.
     """
-    found: dict[str, list[readers.Picture]] = {}
+    found: dict[str, tuple[list[readers.Picture], int]] = {}
     for split in ('validation', 'test'):
-        pictures = _listed(split, lists[split])[0] if lists[split] else []
-        known = sum(picture.label in counts for picture in pictures)
-        if known > len(pictures) / 2:
-            found[split] = pictures
-        elif lists[split]:
-            left_out.append(f'{", ".join(lists[split])} is not used: {known:,} of its {len(pictures):,} images are of '
-                            f'the training classes. A part of the training images is the {split} instead.')
+        if not lists[split]:
+            continue
+        pictures, loose = _listed(split, lists[split])
+        known, where = [each for each in pictures if each.label in counts], ', '.join(lists[split])
+        if len(known) <= len(pictures) / 2:
+            left_out.append(f'{where} is not used: {len(known):,} of its {len(pictures):,} images are of the training '
+                            f'classes. A part of the training images is the {split} instead.')
             lists[split] = []
+            continue
+        found[split] = known, len(pictures) - len(known) + len(loose)
+        if found[split][1]:
+            left_out.append(f'{where}: {found[split][1]:,} files are of no class of the training images, and become '
+                            'dead letters.')
     return found
 
 

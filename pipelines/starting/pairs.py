@@ -114,7 +114,7 @@ def look(paths: list[str]) -> Findings:
             'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the median, '
                                   f'{max(len(row[side].split()) for row in pairs):,} at most'
                                   for side, name in enumerate(('sources', 'targets'))) + '.',
-            *_warnings(read['train'], pairs, long)]
+            *_warnings(read['train'], pairs, long, data['test'][0] == lists['train'] if 'test' in data else False)]
     if metric != 'bleu':
         said.append('Most targets have fewer than four words between spaces, too few for BLEU, so chrF decides.')
     return Findings(
@@ -124,7 +124,8 @@ def look(paths: list[str]) -> Findings:
                                     'drift': ({metric: {'max_drop': 0.5}}, DRIFT)}},
         metric, baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', lengths), 'extra_length': 50, 'least_subwords': least_subwords(pairs),
-         'most_subwords': most_subwords(pairs), 'seconds': 1e-4,
+         'most_subwords': most_subwords(pairs, examples['train'] / max(1, examples['train'] + sum(
+             examples[split] for split in ('validation', 'test') if f'{split}_fraction' in data))), 'seconds': 1e-4,
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
@@ -158,7 +159,8 @@ def _table(paths: list[str]) -> _Table:
         return _Table(all(map(languages.is_language, lower[:2])), {})
     # Numbers, such as an index, stand before the texts or between them.
     source, target = (names[n] for n in texts[:2])
-    if (names[0].strip() and _is_number(names[0])) or not (source.strip() and target.strip()):
+    numbered = any(name.strip() and _is_number(name) for n, name in enumerate(names) if n not in texts)
+    if numbered or not (source.strip() and target.strip()):
         raise UserError(f'{tables[0]}: columns of numbers stand among those of text, and no header names them. Leave '
                         'those columns out, or begin with a row such as id,source,target.')
     return _Table(True, {'source': f'{{{source}}}', 'target': f'{{{target}}}'})
@@ -287,24 +289,26 @@ def least_subwords(pairs: list) -> int:
     return round(1.1 * len({letter for row in pairs for text in row[:2] for letter in text})) + 50
 
 
-def most_subwords(pairs: list, **settings) -> int:
+def most_subwords(pairs: list, share: float = 1.0, **settings) -> int:
     """Return a vocabulary size that fits the text: a piece for every other word, plus the letters, if it has as many.
 
     Digits are pieces of their own, so they do not tell words apart: of 20,000 distinct words of dates and measures,
     1,300 differ otherwise, and 3,979 subwords are the most that can be learned.
 
     Args:
+      share: of the pairs that remain for training, from which so many must be learned.
       settings: of `subwords.Config`.
     """
-    # Of the smallest share that may remain for training, since so many must be learned from it.
-    lines = [text for row in spread(pairs, min(SMALL, max(FEWEST, int(0.6 * len(pairs))))) for text in row[:2]]
+    # A tenth less where a hash divides them, which leaves some more or fewer.
+    kept = len(pairs) if share == 1 else int(0.9 * share * len(pairs))
+    lines = [text for row in spread(pairs, min(SMALL, max(FEWEST, kept))) for text in row[:2]]
     text = ' '.join(lines)
     letters, words = len(set(text)) + len(settings.get('symbols', ())), len(set(re.sub(r'\d', ' ', text).split()))
     fitting = max(letters + 50, int(0.5 * words) + letters) // 50 * 50 + 50
     return subwords.possible(lines, subwords.Config(vocab_size=fitting, **{'split_digits': True, **settings}))
 
 
-def _warnings(read: _Read, pairs: list, long: int) -> list[str]:
+def _warnings(read: _Read, pairs: list, long: int, by_heart: bool) -> list[str]:
     said = []
     if read.total > len(read.records):
         said.append(f'The first {len(read.records):,} records were inspected; what follows is of these.')
@@ -318,10 +322,9 @@ def _warnings(read: _Read, pairs: list, long: int) -> list[str]:
         said.append(f'{copies:,} are copies of an earlier pair.')
     if long:
         said.append(f'About {long:,} have more than {recipes.LONGEST} subwords on a side and are not trained on.')
-    distinct = len({row[0].strip() for row in pairs})
-    if distinct <= BY_HEART:
+    if by_heart:
         said.append('The test repeats all of them, so it only shows whether they were memorised.')
-    elif distinct < 1_000:
+    elif len({row[0].strip() for row in pairs}) < 1_000:
         said.append('So few pairs can be memorised, but hardly generalise: check the outputs in the report.')
     ratio = np.median([len(row[1]) / max(1, len(row[0])) for row in pairs])
     far = sum(not ratio / 4 < len(row[1]) / max(1, len(row[0])) < ratio * 4 for row in pairs)

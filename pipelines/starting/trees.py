@@ -98,7 +98,8 @@ def look(paths: list[str]) -> Findings:
         min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
         {'buckets': recipes.buckets('trees', _about_lengths(rows)), 'extra_length': 300,
          'least_subwords': least_subwords(texts) + len(symbols),
-         'most_subwords': most_subwords(texts, symbols=symbols, split_digits=False, normalization='identity'),
+         'most_subwords': most_subwords(texts, examples['train'] / read['train'].trees, symbols=symbols,
+                                        split_digits=False, normalization='identity'),
          'seconds': 1e-3})
 
 

@@ -30,7 +30,7 @@ def look(paths: list[str]) -> Findings:
     listed = {pair.person for pair in pairs if not pair.reason}
     people = sorted({pair.person for pair in pairs if not pair.reason and _worn(pair)})
     if len(people) < FEWEST:
-        others = (f' ({len(listed):,} are listed, but with garments they do not wear)'
+        others = (f' ({len(listed) - len(people):,} others are listed with garments they do not wear)'
                   if len(people) < len(listed) else '')
         raise UserError(f'{", ".join(lists["train"])}: {len(people):,} people{others} are too few to learn from. Give '
                         f'{FEWEST} or more, or use published weights, as docs/tasks/tryon.md says.')

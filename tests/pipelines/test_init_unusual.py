@@ -26,11 +26,16 @@ def picture(seed, side=16):
 
 
 def write(root, names):
-    """Write an image under every name; one that ends in / is an empty folder."""
+    """Write an image under every name; one that ends in / is an empty folder, and in .tar an empty archive."""
     for number, name in enumerate(names):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir() if name.endswith('/') else path.write_bytes(picture(number))
+        if name.endswith('/'):
+            path.mkdir()
+        elif name.endswith('.tar'):
+            tarfile.open(path, 'w').close()
+        else:
+            path.write_bytes(picture(number))
     return root
 
 
@@ -52,6 +57,7 @@ def lines(path, rows):
     ([*two_classes('a/train'), *two_classes('a/test'), 'a/__MACOSX/x.png', *two_classes('a/a')],
      {'train': ['a/train'], 'test': ['a/test']}, 'Left out beside train, .*: a.'),
     ([*two_classes('a/train'), 'a/test/1.png'], {'train': ['a/train']}, 'Left out beside train, .*: test.'),
+    ([*two_classes('a/train'), 'a/train.tar'], {'train': ['a/train']}, ''),  # which was unpacked
     ([*two_classes('a/train'), 'a/test/'], {'train': ['a/train']}, 'test'),
     (['a/cat/1.png'], {'train': ['a']}, '')])
 @pytest.mark.parametrize('packed', [False, True])
@@ -85,6 +91,14 @@ def test_a_test_of_other_classes_is_not_used(tmp_path):
     data = values(found.sections)['data']
     assert 'test' not in data and data['test_fraction'] == 0.2
     assert f'{tmp_path}/a/test is not used: 0 of its 2 images are of the training classes' in ' '.join(found.said)
+
+
+def test_a_validation_with_other_classes_too_is_allowed_as_many_dead_letters(tmp_path):
+    write(tmp_path, [*two_classes('a/train'), *two_classes('a/val', 5), *[f'a/val/eel/{n}.png' for n in range(4)],
+                     'a/val/loose.png'])
+    found = images.look([str(tmp_path / 'a')])
+    assert found.examples['validation'] == 10 and values(found.sections)['data']['max_dead_letters'] >= 5 / 15
+    assert 'a/val: 5 files are of no class of the training images' in ' '.join(found.said)
 
 
 def test_a_link_to_a_file_that_is_gone_is_a_damaged_file(tmp_path):
@@ -141,6 +155,15 @@ def test_chinese_gets_as_many_subwords_as_it_has_letters_and_a_gate_that_counts_
     assert letters > 1_000 and size > letters
     trained = [text for n in range(800) if n % 10 < 6 for text in (english[n], chinese[n])]  # the least share
     assert len(subwords.pieces(subwords.learn(trained, subwords.Config(vocab_size=size)))) == size
+
+
+def test_chinese_learned_by_heart_gets_the_subwords_of_all_of_it(tmp_path):
+    draw = np.random.default_rng(1)
+    chinese = [[''.join(chr(0x4e00 + n) for n in draw.integers(0, 900, 15)) for _ in range(55)] for _ in range(2)]
+    found = pairs.look([lines(tmp_path / 'a.zh', chinese[0]), lines(tmp_path / 'a.ja', chinese[1])])
+    [size] = {values(each.sections)['data']['vocab_size'] for each in recipes.candidates(found)}
+    assert len(subwords.pieces(subwords.learn(sum(chinese, []), subwords.Config(vocab_size=size)))) == size
+    assert 'The test repeats all of them' in ' '.join(found.said)
 
 
 def test_the_gate_can_be_passed_where_copying_is_nearly_right(tmp_path):
@@ -208,7 +231,8 @@ def test_few_pairs_with_a_test_are_learned_by_heart_and_tested(tmp_path):
 
 
 @pytest.mark.parametrize('text, header, columns', [
-    ('{n}\tthe house {n}x\tdas Haus {n}y', False, {}),  # numbers in words, or a table of three columns
+    ('{n}\tthe house {n}x\tdas Haus {n}y', False, {}),  # no header names the texts
+    ('the house {n}x\t0.{n}\tdas Haus {n}y', False, {}),
     (',english,french\n{n},the house {n}x,la maison {n}y', True, {'source': '{english}', 'target': '{french}'}),
     ('id,en,n,de\n{n},the house {n}x,7,das Haus {n}y', True, {'source': '{en}', 'target': '{de}'}),
     ('en,de\nthe house {n}x,das Haus {n}y', True, {}),
@@ -273,7 +297,7 @@ def test_what_is_split_off_may_be_four_times_as_long_as_what_is_trained_on(split
 
 def test_a_garment_that_is_not_worn_is_not_learned_from(tmp_path):
     (tmp_path / 'train_pairs.txt').write_text(''.join(f'{n}.jpg {n + 1}.jpg\n' for n in range(40)))
-    with pytest.raises(UserError, match=r'0 people \(40 are listed, but with garments they do not wear\) are too few'):
+    with pytest.raises(UserError, match=r'0 people \(40 others are listed with garments they do not wear\) are too'):
         tryon.look([str(tmp_path)])
 
 

@@ -76,6 +76,12 @@ def test_one_example_has_no_chance():
     assert (change.low, change.value, change.high, change.smallest) == (0.25, 0.25, 0.25, 0)
 
 
+def test_a_metric_without_a_number_has_not_changed():
+    """As those of pairs on data without pairs."""
+    change = chance.change(MEAN, rows([float('nan')] * 3), rows([float('nan')] * 3), 0.95, seed=0)
+    assert (change.low, change.value, change.high) == (0, 0, 0)
+
+
 def test_equal_models_have_no_chance():
     same, _ = pair(50, seed=0)
     assert chance.change(MEAN, same, same, 0.95, 0) == chance.Change(0.0, 0.0, 0.0, 0.95, 0.0, 50)
