@@ -3,6 +3,7 @@
 Nothing is extracted: an image is a byte range of a file. Only a compressed tar is unpacked, to a plain one. Used by
 Beam jobs; paths may be on any file system TensorFlow opens.
 """
+import hashlib
 import itertools
 import os
 import posixpath
@@ -98,7 +99,7 @@ def walk(source: Source, scratch: str) -> Iterator[Found]:
     """Yield every file below a source. A tar counts as a folder of its name.
 
     Args:
-      scratch: a folder for unpacked archives.
+      scratch: a folder for unpacked archives, each of which is unpacked into it once.
 
     Raises:
       UserError: an archive is truncated or damaged, or lacks the named folder.
@@ -111,12 +112,7 @@ def walk(source: Source, scratch: str) -> Iterator[Found]:
             else:
                 yield _named(Found(below, path, 0, -1))
         return
-    plain = source.path
-    if not plain.endswith('.tar'):
-        plain = os.path.join(scratch, 'plain.tar')
-        with open_file(source.path) as stream, tf.io.gfile.GFile(plain, 'wb') as target:
-            for part in archives.unpacked(stream, source.path):
-                target.write(part)
+    plain = source.path if source.path.endswith('.tar') else _unpacked(source.path, scratch)
     within = f'{posixpath.normpath(source.inside)}/' if source.inside else ''
     others: set[str] = set()
     empty = True
@@ -128,6 +124,17 @@ def walk(source: Source, scratch: str) -> Iterator[Found]:
             others.add(found.name.split('/')[0])
     if empty and others:
         raise UserError(f'{source.path} has no folder {source.inside}; it has {", ".join(sorted(others))} …')
+
+
+def _unpacked(archive: str, scratch: str) -> str:
+    """Return the plain tar of a compressed one; what was unpacked into this folder before is used again."""
+    plain = os.path.join(scratch, f'{hashlib.blake2b(archive.encode(), digest_size=8).hexdigest()}.tar')
+    if not tf.io.gfile.exists(plain):
+        with open_file(archive) as stream, tf.io.gfile.GFile(f'{plain}.part', 'wb') as target:
+            for part in archives.unpacked(stream, archive):
+                target.write(part)
+        tf.io.gfile.rename(f'{plain}.part', plain, overwrite=True)
+    return plain
 
 
 def _in_tar(path: str, archive: str, prefix: str) -> Iterator[Found]:

@@ -217,16 +217,14 @@ class _Shard:
             self.counts['written'] += 1
             self.counts['drawn_pose'] += made.drawn
             self.people.append(hashlib.blake2b(made.image, digest_size=16).hexdigest())
-            yield sample_reader.example(made, item.person, garment, self._worn(item), item.group)
+            worn = pairs_files.is_worn(item.person, item.garment)
+            yield sample_reader.example(made, item.person, garment, worn, item.group)
 
     def _wanted(self, item: Item, times: int) -> bool:
         """Return whether an item listed `times` times is used; count what is not."""
-        wanted = self._split == 'test' or self._worn(item)
+        wanted = self._split == 'test' or pairs_files.is_worn(item.person, item.garment)
         self.counts['filtered_repeated' if wanted else 'filtered_not_worn'] += times - wanted
         return wanted
-
-    def _worn(self, item: Item) -> bool:
-        return not item.garment or os.path.splitext(item.garment)[0] in pairs_files.worn(item.person)
 
     def _make(self, item: Item) -> tuple[str, sample_reader.Sample | pairs_files.Refused]:
         """Return the garment's name, and the sample or why there is none."""

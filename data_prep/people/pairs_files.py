@@ -105,6 +105,11 @@ def worn(person: str) -> list[str]:
     return [stem, f'{stem[:-2]}_1'] if stem.endswith('_0') else [stem]
 
 
+def is_worn(person: str, garment: str) -> bool:
+    """Return whether a person wears this garment; so does who is listed without one."""
+    return not garment or posixpath.splitext(garment)[0] in worn(person)
+
+
 def garment_of(folders: dict[str, str], person: str) -> str:
     """Return the name of the garment a person wears, with its file's suffix if there is one."""
     ending = posixpath.splitext(person)[1]

@@ -1,8 +1,11 @@
 """Findings about the user's data: sentences, sizes, the baseline to beat, and keys for the configuration."""
+import atexit
 import dataclasses
+import functools
 import math
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -112,6 +115,14 @@ def divided(lists: dict[str, list[str]], count: int, held: Callable[[str], int],
     return examples, keys
 
 
+@functools.cache
+def scratch() -> str:
+    """Return a folder for unpacked files, which is removed when the program ends."""
+    folder = tempfile.mkdtemp(prefix='landmark-init-')
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def by_name(paths: list[str], names: dict[str, str]) -> dict[str, list[str]]:
     """Sort files into training, validation and test by a word of their names; those without one are for training.
 
@@ -137,6 +148,35 @@ def dead_letters(share: float, total: int, smallest: int) -> float:
     expected = share * smallest
     most = min(share * total, expected + 3 * math.sqrt(expected) + 1)
     return math.ceil(1000 * min(0.5, max(2 * share + 0.01, most / max(1, smallest)))) / 1000
+
+
+def dead_letters_of(unusable: dict[str, tuple[float, int]], examples: dict[str, int]) -> float:
+    """Return `data.max_dead_letters` for all splits.
+
+    Args:
+      unusable: given split -> share of its records that cannot be used, and the number of all.
+      examples: by split; those that are not given are split off from training.
+    """
+    own = min(count for split, count in examples.items() if split == 'train' or split not in unusable)
+    return max(dead_letters(share, total, own if split == 'train' else total)
+               for split, (share, total) in unusable.items())
+
+
+def refuse_empty(lists: dict[str, list[str]], usable: dict[str, int], none: str, all_of_them: str) -> None:
+    """Refuse a given split in which nothing can be used.
+
+    Args:
+      usable: examples of each given split.
+      none, all_of_them: such as `no tree` and `trees`, for the message.
+    """
+    if empty := next((split for split, count in usable.items() if not count), ''):
+        raise UserError(f'{", ".join(lists[empty])}: {none}. Leave it out, and a part of the training {all_of_them} '
+                        f'is the {empty}.')
+
+
+def remaining(keys: Keys) -> float:
+    """Return the share of the training examples that these keys of `data` split nothing off from."""
+    return 1 - sum(keys.get(f'{split}_fraction', (0, ''))[0] for split in ('validation', 'test'))
 
 
 def commonest(reasons: dict[str, list[str]]) -> tuple[str, str]:

@@ -2,12 +2,11 @@
 import functools
 import os
 import posixpath
-import tempfile
 from typing import NamedTuple
 
 from data_prep.core import archives
 from data_prep.image import readers
-from pipelines.starting.findings import SPLIT_NAMES
+from pipelines.starting.findings import SPLIT_NAMES, scratch
 
 _SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 
@@ -65,10 +64,10 @@ def _inside(path: str) -> _Inside:
                           [name for name in below if '/' not in name])
     if not os.path.isdir(path):
         return _Inside([], False)
-    entries = [entry.name for entry in os.scandir(path)]
-    are_folders = {name: os.path.isdir(f'{path}/{name}') or name.endswith('.tar') for name in entries}
-    return _inside_of([name for name in entries if are_folders[name]], [
-        name for name in entries if not are_folders[name]])
+    folders, files = list[str](), list[str]()
+    for entry in os.scandir(path):
+        (folders if entry.is_dir() or entry.name.endswith('.tar') else files).append(entry.name)
+    return _inside_of(folders, files)
 
 
 def _inside_of(folders: list[str], files: list[str]) -> _Inside:
@@ -85,5 +84,4 @@ def _names(archive: str) -> list[str]:
     """Return the names of an archive's files."""
     [source] = readers.sources('train', '', [archive])
     readers.look_for(source)
-    with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
-        return [found.name for found in readers.walk(source, scratch) if not found.reason]
+    return [found.name for found in readers.walk(source, scratch()) if not found.reason]

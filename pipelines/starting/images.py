@@ -1,12 +1,9 @@
 """Inspect images in class folders: counts, sizes, balance, copies, and damaged files with the reason."""
-import atexit
 import collections
 import contextlib
 import hashlib
 import math
 import pathlib
-import shutil
-import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -22,10 +19,11 @@ from pipelines.starting.findings import (
     Sections,
     better_than_chance,
     commonest,
-    dead_letters,
+    dead_letters_of,
     divided,
     held_out_fraction,
     say,
+    scratch,
     spread,
 )
 
@@ -82,10 +80,10 @@ def look(paths: list[str]) -> Findings:
         'remove_duplicates': (True, 'leaves out training images of the test')}}
     # Both copies of an image in two classes are left out; a sample holds few pairs of copies.
     unusable = (seen.damaged + 2 * seen.both_classes * len(found) / seen.looked) / seen.looked + len(loose) / len(found)
-    limits = [dead_letters(unusable, len(found), min(examples[split] for split in examples if split not in held))]
-    limits += [_dead_letters(*each) for each in held.values()]
-    if max(limits) > 0.01:
-        sections['data']['max_dead_letters'] = max(limits), (
+    limit = dead_letters_of({'train': (unusable, len(found))} | {
+        split: _unusable(*each) for split, each in held.items()}, examples)
+    if limit > 0.01:
+        sections['data']['max_dead_letters'] = limit, (
             f'{seen.damaged:,} of {seen.looked:,} inspected files cannot be read' if seen.damaged else
             'some files cannot be used')
     least, common = min(counts.values()), counts.most_common(1)[0]
@@ -125,10 +123,10 @@ def _inspected(pictures: list[readers.Picture]) -> _Look:
     return seen
 
 
-def _dead_letters(pictures: list[readers.Picture], others: int) -> float:
-    """Return the limit that a given validation or test split needs, `others` of whose files cannot be used."""
+def _unusable(pictures: list[readers.Picture], others: int) -> tuple[float, int]:
+    """Return the share of a given split's files that cannot be used, as `others` cannot, and the number of all."""
     seen, count = _decode(spread(pictures, LEAST)), len(pictures) + others
-    return dead_letters((seen.damaged / seen.looked * len(pictures) + others) / count, count, count)
+    return (seen.damaged / seen.looked * len(pictures) + others) / count, count
 
 
 def _held_out(lists: dict[str, list[str]], counts: collections.Counter, left_out: list[str]
@@ -163,12 +161,9 @@ def _held_out(lists: dict[str, list[str]], counts: collections.Counter, left_out
 def _listed(split: str, listed: list[str]) -> tuple[list[readers.Picture], list[readers.Found]]:
     """Return the images of a split, and files that cannot be used, each with its reason."""
     found, loose = list[readers.Picture](), list[readers.Found]()
-    # Archives are unpacked there and stay as long as the program runs.
-    scratch = tempfile.mkdtemp(prefix='landmark-init-')
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     for source in readers.sources(split, '', listed):
         readers.look_for(source)
-        for each in readers.scan(source, scratch, {}):
+        for each in readers.scan(source, scratch(), {}):
             if isinstance(each, readers.Picture):
                 found.append(each)
             elif isinstance(each, readers.Found):

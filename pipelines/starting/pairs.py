@@ -1,5 +1,7 @@
 """Inspect pairs of text: counts, lengths, languages, copies, and records that are empty, damaged or unpaired."""
 import collections
+import dataclasses
+import functools
 import itertools
 import os
 import pathlib
@@ -22,10 +24,13 @@ from pipelines.starting.findings import (
     Findings,
     Keys,
     by_name,
-    dead_letters,
+    dead_letters_of,
     divided,
     held_out_fraction,
+    refuse_empty,
+    remaining,
     say,
+    scratch,
     spread,
 )
 
@@ -48,24 +53,32 @@ class _Table(NamedTuple):
     columns: dict[str, str]
 
 
-class _Read(NamedTuple):
-    """The inspected records of a split, the first, and the number of all."""
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """What was read of a split.
+
+    Attributes:
+      records: the inspected ones, the first.
+      total: the number of all.
+    """
     records: list[Record]
     total: int
 
-    @property
+    @functools.cached_property
     def pairs(self) -> list[tuple[str, ...]]:
         """Usable pairs among the inspected records."""
         return [record.columns for record in self.records
                 if not record.reason and all(text.strip() for text in record.columns[:2])]
 
-    @property
-    def damaged(self) -> int:
-        return sum(bool(record.reason) for record in self.records)
+    @functools.cached_property
+    def bad(self) -> list[Record]:
+        """Inspected records that cannot be read."""
+        return [record for record in self.records if record.reason]
 
-    def estimated(self, inspected: int) -> int:
-        """Return how many of all records there are, approximately, for so many of the inspected ones."""
-        return round(inspected * self.total / max(1, len(self.records)))
+    @property
+    def estimated(self) -> int:
+        """Usable pairs among all records, approximately."""
+        return round(len(self.pairs) * self.total / max(1, len(self.records)))
 
 
 def look(paths: list[str]) -> Findings:
@@ -82,13 +95,9 @@ def look(paths: list[str]) -> Findings:
     table = _table(paths)
     read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
-    _refuse(lists['train'], read['train'], pairs)
-    if empty := [split for split, each in read.items() if not each.pairs]:
-        raise UserError(f'{", ".join(lists[empty[0]])}: no usable pair. Leave it out, and a part of the training pairs '
-                        f'is the {empty[0]}.')
-    held = read['test'].pairs if 'test' in read else []
-    examples, data = _divided(lists, {split: each.estimated(len(each.pairs)) for split, each in read.items()},
-                              len({row[0].strip() for row in pairs}))
+    _refuse(lists['train'], read['train'])
+    refuse_empty(lists, {split: len(each.pairs) for split, each in read.items()}, 'no usable pair', 'pairs')
+    examples, data = _divided(lists, {split: each.estimated for split, each in read.items()}, _distinct(pairs))
     sides = [_language(lists['train'], pairs, side) for side in (0, 1)]
     data |= {'source': (sides[0] or 'en', '' if sides[0] else 'not recognised; set it'),
              'target': (sides[1] or 'en', '' if sides[1] else 'not recognised; set it')}
@@ -96,10 +105,13 @@ def look(paths: list[str]) -> Findings:
         data['header'] = True, 'the first row names the columns'
     if table.columns:
         data['columns'] = table.columns, 'templates of source and target'
-    data |= _dead_letters(read, examples)
+    if any(each.bad for each in read.values()):
+        data['max_dead_letters'] = dead_letters_of({split: (len(each.bad) / len(each.records), each.total)
+                                                    for split, each in read.items()}, examples), 'some are damaged'
     if spaced := {*' '.join(row[1] for row in pairs[:1000])} & {*'0123456789'}:
         data['split_digits'] = True, f'numbers with digits such as {min(spaced)} are copied digit by digit'
-    metric, baseline, words = _baseline(held or spread(pairs, max(1, examples['test'])), pairs)
+    metric, baseline, words = _baseline(
+        read['test'].pairs if 'test' in read else spread(pairs, max(1, examples['test'])), pairs)
     # A quarter of what the baseline lacks, if it is so good that a tenth more is more than there can be.
     limit = round(baseline + min(max(1.0, 0.1 * baseline), 0.25 * (100 - baseline)), 1)
     lengths = _about_lengths(pairs)
@@ -109,12 +121,12 @@ def look(paths: list[str]) -> Findings:
                         f'{recipes.LONGEST} subwords on a side, which is too long to learn from. Split the texts into '
                         'sentences.')
     examples['train'] -= round(examples['train'] * long / len(pairs))
-    said = [f'{read["train"].estimated(len(pairs)):,} usable pairs of {read["train"].total:,}, {sides[0] or "?"} to '
+    said = [f'{read["train"].estimated:,} usable pairs of {read["train"].total:,}, {sides[0] or "?"} to '
             f'{sides[1] or "?"}; {examples["validation"]:,} for validation and {examples["test"]:,} for the test.',
             'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the median, '
                                   f'{max(len(row[side].split()) for row in pairs):,} at most'
                                   for side, name in enumerate(('sources', 'targets'))) + '.',
-            *_warnings(read['train'], pairs, long, data['test'][0] == lists['train'] if 'test' in data else False)]
+            *_warnings(read['train'], long, by_heart=data.get('test', ([], ''))[0] == lists['train'])]
     if metric != 'bleu':
         said.append('Most targets have fewer than four words between spaces, too few for BLEU, so chrF decides.')
     return Findings(
@@ -124,8 +136,7 @@ def look(paths: list[str]) -> Findings:
                                     'drift': ({metric: {'max_drop': 0.5}}, DRIFT)}},
         metric, baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', lengths), 'extra_length': 50, 'least_subwords': least_subwords(pairs),
-         'most_subwords': most_subwords(pairs, examples['train'] / max(1, examples['train'] + sum(
-             examples[split] for split in ('validation', 'test') if f'{split}_fraction' in data))), 'seconds': 1e-4,
+         'most_subwords': most_subwords(pairs, remaining(data)), 'seconds': 1e-4,
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
@@ -170,10 +181,14 @@ def _cells(path: str) -> list[Record]:
     """Return the first rows of a table, with all columns."""
     source = text_files.sources('train', '', [path])[0]
     text_files.look_for([source])
-    with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
-        return [record for block in itertools.islice(
-            text_files.scan(source, text_files.unpack(source, scratch), FIRST_ROWS, False), 1)
+    return [record for block in itertools.islice(text_files.scan(source, _plain(source), FIRST_ROWS, False), 1)
             for record in text_files.cells(block)]
+
+
+@functools.cache
+def _plain(source: text_files.Source) -> tuple[str, ...]:
+    """Return a source's files in seekable form, unpacked once."""
+    return text_files.unpack(source, tempfile.mkdtemp(dir=scratch()))
 
 
 def _is_number(text: str) -> bool:
@@ -189,28 +204,16 @@ def _read(split: str, listed: list[str], table: _Table) -> _Read:
     text_files.look_for(found)
     records, total = list[Record](), 0
     for source in found:
-        with tempfile.TemporaryDirectory(prefix='landmark-init-') as scratch:
-            plain = text_files.unpack(source, scratch)
-            for block in text_files.scan(source, plain, 2000, table.header, table.columns):
-                total += block.records
-                if len(records) < LOOKED_AT:
-                    records += text_files.read(block, table.columns)
+        for block in text_files.scan(source, _plain(source), 2000, table.header, table.columns):
+            total += block.records
+            if len(records) < LOOKED_AT:
+                records += text_files.read(block, table.columns)
     return _Read(records, total)
 
 
-def _dead_letters(read: dict[str, _Read], examples: dict[str, int]) -> Keys:
-    """Return the limit of records that cannot be read, if there are any."""
-    if not any(each.damaged for each in read.values()):
-        return {}
-    own = min(count for split, count in examples.items() if split == 'train' or split not in read)
-    limits = [dead_letters(each.damaged / len(each.records), each.total, own if split == 'train' else each.total)
-              for split, each in read.items()]
-    return {'max_dead_letters': (max(limits), 'some are damaged')}
-
-
-def _refuse(paths: list[str], read: _Read, pairs: list) -> None:
+def _refuse(paths: list[str], read: _Read) -> None:
     """Refuse data from which nothing can be learned."""
-    where, bad = ', '.join(paths), [record for record in read.records if record.reason]
+    where, bad, pairs = ', '.join(paths), read.bad, read.pairs
     if len(bad) > MOST_DAMAGED * len(read.records):
         raise UserError(f'{where}: {len(bad):,} of {len(read.records):,} records cannot be read, the first in line '
                         f'{bad[0].line:,}: {bad[0].reason}. Save the files as UTF-8, with two columns in every row.')
@@ -230,6 +233,11 @@ def _refuse(paths: list[str], read: _Read, pairs: list) -> None:
         raise UserError(f'{where}: all targets are the same, {pairs[0][1][:60]!r}, so there is nothing to learn.')
     if all(row[0].strip() == row[1].strip() for row in pairs):
         raise UserError(f'{where}: every target equals its source, so there is nothing to learn.')
+
+
+def _distinct(pairs: list) -> int:
+    """Return the number of different sources, by whose hash pairs are divided."""
+    return len({row[0].strip() for row in pairs})
 
 
 def _divided(lists: dict[str, list[str]], usable: dict[str, int], distinct: int) -> tuple[dict[str, int], Keys]:
@@ -308,15 +316,15 @@ def most_subwords(pairs: list, share: float = 1.0, **settings) -> int:
     return subwords.possible(lines, subwords.Config(vocab_size=fitting, **{'split_digits': True, **settings}))
 
 
-def _warnings(read: _Read, pairs: list, long: int, by_heart: bool) -> list[str]:
-    said = []
+def _warnings(read: _Read, long: int, by_heart: bool) -> list[str]:
+    said, pairs = [], read.pairs
     if read.total > len(read.records):
         said.append(f'The first {len(read.records):,} records were inspected; what follows is of these.')
-    if read.damaged:
-        bad = next(record for record in read.records if record.reason)
-        said.append(f'{read.damaged:,} cannot be read, such as line {bad.line:,} of {bad.file}: {bad.reason}. They '
+    if read.bad:
+        bad = read.bad[0]
+        said.append(f'{len(read.bad):,} cannot be read, such as line {bad.line:,} of {bad.file}: {bad.reason}. They '
                     'become dead letters.')
-    if empty := len(read.records) - read.damaged - len(pairs):
+    if empty := len(read.records) - len(read.bad) - len(pairs):
         said.append(f'{empty:,} have an empty side and are left out.')
     if copies := len(pairs) - len({(row[0].strip(), row[1].strip()) for row in pairs}):
         said.append(f'{copies:,} are copies of an earlier pair.')
@@ -324,7 +332,7 @@ def _warnings(read: _Read, pairs: list, long: int, by_heart: bool) -> list[str]:
         said.append(f'About {long:,} have more than {recipes.LONGEST} subwords on a side and are not trained on.')
     if by_heart:
         said.append('The test repeats all of them, so it only shows whether they were memorised.')
-    elif len({row[0].strip() for row in pairs}) < 1_000:
+    elif _distinct(pairs) < 1_000:
         said.append('So few pairs can be memorised, but hardly generalise: check the outputs in the report.')
     ratio = np.median([len(row[1]) / max(1, len(row[0])) for row in pairs])
     far = sum(not ratio / 4 < len(row[1]) / max(1, len(row[0])) < ratio * 4 for row in pairs)
@@ -339,7 +347,7 @@ def _write_small(pairs: list, folder: str) -> dict[str, Any]:
     for side, name in enumerate(('source', 'target')):
         lines = (' '.join(row[side].split()) + '\n' for row in some)
         pathlib.Path(folder, name).write_text(''.join(lines), encoding='utf-8')
-    return {'module': 'data_prep.wmt', 'train': [f'{folder}/source', f'{folder}/target'], 'header': False,
-            'columns': {}, **({split: [f'{folder}/source', f'{folder}/target'] for split in ('validation', 'test')}
-                              | {'remove_duplicates': False} if len({row[0].strip() for row in some}) <= BY_HEART
-              else {'validation_fraction': 0.2, 'test_fraction': 0.2})}
+    named = [f'{folder}/source', f'{folder}/target']
+    return {'module': 'data_prep.wmt', 'train': named, 'header': False,
+            'columns': {}, **({'validation': named, 'test': named, 'remove_duplicates': False}
+                              if _distinct(some) <= BY_HEART else {'validation_fraction': 0.2, 'test_fraction': 0.2})}

@@ -15,9 +15,11 @@ from pipelines.starting.findings import (
     Findings,
     Keys,
     by_name,
-    dead_letters,
+    dead_letters_of,
     divided,
     held_out_fraction,
+    refuse_empty,
+    remaining,
     say,
     spread,
 )
@@ -30,9 +32,13 @@ SCORED = 300  # trees on which the baseline is computed
 
 
 class _Read(NamedTuple):
-    """The inspected trees of a split, the first: words, linear form and kind; why others are none; number of files.
+    """What was read of a split.
 
-    `total` is the number of all records.
+    Attributes:
+      rows: words, linear form and kind of the inspected trees, the first.
+      reasons: why inspected records are not trees.
+      files: number of files.
+      total: number of all records.
     """
     rows: list[tuple[str, ...]]
     reasons: list[str]
@@ -61,9 +67,7 @@ def look(paths: list[str]) -> Findings:
     read = {split: _read(split, listed) for split, listed in lists.items() if listed}
     rows, reasons, files, _ = read['train']
     _refuse(lists['train'], read['train'])
-    if empty := [split for split, each in read.items() if not each.rows]:
-        raise UserError(f'{", ".join(lists[empty[0]])}: no tree. Leave it out, and a part of the training trees is the '
-                        f'{empty[0]}.')
+    refuse_empty(lists, {split: len(each.rows) for split, each in read.items()}, 'no tree', 'trees')
     fraction = held_out_fraction(read['train'].trees)
     examples, held = divided(lists, read['train'].trees, lambda split: read[split].trees, fraction, 'name')
     # With few files, a fraction of whole files varies too much.
@@ -75,9 +79,8 @@ def look(paths: list[str]) -> Findings:
                   'split_by': (by, ''), 'remove_duplicates': (True, 'leaves out training trees of the test'),
                   'tags': ('keep', 'parts of speech are learned too; or XX')}
     if any(each.reasons for each in read.values()):
-        own = min(count for split, count in examples.items() if split == 'train' or split not in read)
-        data['max_dead_letters'] = max(dead_letters(each.damaged, each.total, own if split == 'train' else each.total)
-                                       for split, each in read.items()), 'some are not trees'
+        data['max_dead_letters'] = dead_letters_of({split: (each.damaged, each.total) for split, each in read.items()},
+                                                   examples), 'some are not trees'
     words = np.array([row[0].count(' ') + 1 for row in rows])
     baseline = _right_branching(spread(rows, SCORED))
     limit = round(baseline + max(1.0, 0.1 * baseline), 1)
@@ -88,7 +91,7 @@ def look(paths: list[str]) -> Findings:
         said.append(f'{len(reasons):,} records are not trees, such as {reasons[0]}. They become dead letters.')
     if copies := len(rows) - len({row[:2] for row in rows}):
         said.append(f'{copies:,} are copies of an earlier tree.')
-    symbols = treebank.Config(train=paths, validation_fraction=0.1, test_fraction=0.1).symbols
+    symbols = _config(paths).symbols
     texts = [row[:2] for row in rows]
     return Findings(
         'trees', said, examples,
@@ -98,7 +101,7 @@ def look(paths: list[str]) -> Findings:
         min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
         {'buckets': recipes.buckets('trees', _about_lengths(rows)), 'extra_length': 300,
          'least_subwords': least_subwords(texts) + len(symbols),
-         'most_subwords': most_subwords(texts, examples['train'] / read['train'].trees, symbols=symbols,
+         'most_subwords': most_subwords(texts, remaining(data), symbols=symbols,
                                         split_digits=False, normalization='identity'),
          'seconds': 1e-3})
 

@@ -28,7 +28,8 @@ def look(paths: list[str]) -> Findings:
     say(f'reading {", ".join(lists["train"])} …')
     pairs = [pair for path in lists['train'] for pair in pairs_files.pairs(path)]
     listed = {pair.person for pair in pairs if not pair.reason}
-    people = sorted({pair.person for pair in pairs if not pair.reason and _worn(pair)})
+    people = sorted({pair.person for pair in pairs
+                     if not pair.reason and pairs_files.is_worn(pair.person, pair.garment)})
     if len(people) < FEWEST:
         others = (f' ({len(listed) - len(people):,} others are listed with garments they do not wear)'
                   if len(people) < len(listed) else '')
@@ -75,11 +76,6 @@ def _lists(root: str) -> dict[str, list[str]]:
         raise UserError(f'{root} has no train_pairs.txt, which names a person and a garment per line. Write one; '
                         'docs/tasks/tryon.md describes the layout of the folder.')
     return found
-
-
-def _worn(pair: pairs_files.Pair) -> bool:
-    """Return whether a line can be trained on: it names the garment that its person wears, or none."""
-    return not pair.garment or os.path.splitext(pair.garment)[0] in pairs_files.worn(pair.person)
 
 
 def _sizes(folders: dict[str, str], people: list[str]) -> tuple[list[tuple[int, int]], dict[str, list[str]]]:

@@ -287,17 +287,20 @@ def _means(totals: list[dict], networks: int) -> tuple[dict[str, float], float]:
       networks: how many are trained; the loss of a single one is called `loss`.
     """
     sums: dict[str, list[float]] = {}
+    units = 0.0
     for total in totals:
+        here = 0.0
         for name, (value, normaliser) in total.items():
-            pair = sums.setdefault(name, [0.0, 0.0])
+            pair, count = sums.setdefault(name, [0.0, 0.0]), float(normaliser)
             pair[0] += float(value)
-            pair[1] += float(normaliser)
+            pair[1] += count
+            here = max(here, count) if name.startswith('loss/') else here
+        units += here
     result = {name: value / normaliser if normaliser else 0.0 for name, (value, normaliser) in sums.items()}
     names = [name for name in sums if name.startswith('loss/')]
     if len(names) == 1 == networks:
         result = {'loss': result.pop(names[0]), **result}
-    return result, sum(max((float(normaliser) for name, (_, normaliser) in total.items() if name in names), default=0.0)
-                       for total in totals)
+    return result, units
 
 
 def _of_last_phase(trainer: Trainer, found: list[str]) -> list[str]:

@@ -384,5 +384,5 @@ def test_which_part_of_a_picture_is_shown(square, size, expected):
 
 
 def test_a_colour_that_is_the_same_everywhere_is_not_divided_by_nothing():
-    """Of fluorescence in blue alone; rounding may make the variance of a constant slightly negative."""
+    """Take fluorescence in blue alone; rounding may make the variance of a constant slightly negative."""
     np.testing.assert_allclose(augmentation.deviations(np.diag([0.0, -1e-9, 400.0])), [1, 1, 20])

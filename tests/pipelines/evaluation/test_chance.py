@@ -21,7 +21,7 @@ def pair(examples: int, seed: int, difference: float = 0.0):
 
 
 def test_the_interval_of_a_mean_is_the_normal_theorys():
-    """Of differences of deviation s, the mean of n varies by s / sqrt(n); examples are paired, or it were 3.6 times."""
+    """Expect s / sqrt(n) for the mean of n differences of deviation s; if examples were not paired, 3.6 times that."""
     candidate, blessed = pair(400, seed=0, difference=0.01)
     change = chance.change(MEAN, candidate, blessed, 0.95, seed=0)
     differences = np.array([one.outputs[0] - other.outputs[0] for one, other in zip(candidate, blessed)])
@@ -50,7 +50,7 @@ def test_at_a_difference_of_the_bound_a_twentieth_errs():
 
 @pytest.mark.parametrize('name', ['bleu', 'chrf', 'exact_match'])
 def test_more_noise_than_difference_is_said_to_be_doubt(name):
-    """Of two models with the same errors elsewhere, neither is shown to be within a bound of 0, nor outside."""
+    """Compare models with as many errors elsewhere: neither is shown to be within a bound of 0, nor outside."""
     draw = np.random.default_rng(0)
     words = [list(draw.choice(['red', 'green', 'blue', 'black'], 8)) for _ in range(200)]
 
@@ -77,7 +77,7 @@ def test_one_example_has_no_chance():
 
 
 def test_a_metric_without_a_number_has_not_changed():
-    """As those of pairs on data without pairs."""
+    """Give no example a number, as metrics of pairs have none on data without pairs."""
     change = chance.change(MEAN, rows([float('nan')] * 3), rows([float('nan')] * 3), 0.95, seed=0)
     assert (change.low, change.value, change.high) == (0, 0, 0)
 

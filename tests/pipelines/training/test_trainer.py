@@ -38,8 +38,11 @@ def losses(config_file, examples, steps, *overrides):
 
 
 def apart(it, other) -> float:
-    """How far all weights are from another trainer's, in lengths of those. Not weight by weight: where a gradient is
-    next to nothing, as that of queries is at first, Adam makes whole steps of what rounding left."""
+    """Return how far all weights are from another trainer's, in lengths of those.
+
+    Not weight by weight: where a gradient is next to nothing, as that of queries is at first, Adam makes whole steps of
+    what rounding left.
+    """
     ours, theirs = (np.concatenate([np.ravel(weight) for weight in each.nets['transformer'].weights])
                     for each in (it, other))
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
@@ -195,7 +198,7 @@ def test_dropout_replays_and_differs_between_steps_and_replicas(config_file, exa
 
 
 def test_two_losses_two_optimizers(config_file, examples, small, monkeypatch):
-    """What a GAN needs: each loss moves exactly its own net's weights, from one forward pass."""
+    """Train as a GAN needs it: each loss moves exactly its own net's weights, from one forward pass."""
     build = transformer.build
 
     def two(config):
