@@ -14,6 +14,7 @@ from data_prep import UserError
 from data_prep.text import subwords
 from pipelines import init
 from pipelines.core import config as configs
+from pipelines.core import machine
 from pipelines.starting import (
     accelerated,
     calibration,
@@ -235,6 +236,19 @@ def test_large_images_are_stored_reduced_and_take_time_to_read(tmp_path):
     usual = planning.REST['images'].prepare
     assert planning.overhead(slow, cost(1.0, prepare=usual + 20 * 60)).cpu == pytest.approx(
         planning.overhead(quick, cost(1.0, prepare=usual)).cpu + 20 * 60)
+
+
+@pytest.mark.parametrize('flags,precision', [({'avx512f', 'avx512_bf16'}, 'bfloat16'), ({'avx2'}, 'float32')])
+def test_steps_are_timed_at_the_precision_of_the_run(found, monkeypatch, flags, precision):
+    """Time them so: by steps in float32, runs in bfloat16 took two thirds of the minutes foretold."""
+    monkeypatch.setattr(machine, 'cpu', lambda: ('a processor', flags))
+    timed = []
+
+    def measure(values):
+        timed.append(values['train']['precision'])
+        return cost(0.1)
+    plan = planning.choose(found, measure, 3, 8)
+    assert {*timed, findings.values(plan.sections)['train']['precision']} == {precision}
 
 
 def test_minutes_add_up(found):
