@@ -59,7 +59,7 @@ def _text(name: str, *seeds: bytes):
     """Return a text with itself as its translation, or a table."""
     def make(folder):
         path = folder / name
-        files = [name] if name.endswith(('.csv', '.tsv')) else [name, name]
+        files = [name] if text_files.table_format(name) else [name, name]
 
         def read(data):
             path.write_bytes(data)
@@ -272,6 +272,8 @@ READERS = {
     'lines': Reader(_text('input.txt', 'one\nzwei ö\n\nthree\r\n'.encode()), 'input.txt', valid.TABLE, shapes.table),
     'tsv': Reader(_text('input.tsv', 'one\teins\nzwei ö\tb\tkind\n'.encode()), 'input.tsv', valid.TABLE, shapes.table),
     'csv': Reader(_text('input.csv', 'one,eins\n"zwei ö\nx",b,c\n'.encode()), 'input.csv', valid.TABLE, shapes.table),
+    'jsonl': Reader(_text('input.jsonl', '{"en": "one ö", "de": {"a": "eins"}}\n'.encode(),
+                          b'{"en": 2, "x": [null]}\n{"x": 1}\n'), 'input.jsonl', valid.TABLE, shapes.json_like),
     'sgml': Reader(_text('input.sgm', valid.SGML), 'input.sgm', valid.SEG, shapes.sgml),
     'treebank': Reader(_treebank('input.mrg', valid.TREES), 'input.mrg', valid.BRACKETS, shapes.trees),
     'gzip': Reader(_text('input.gz', gzip.compress(b'one\ntwo\n' * 9, mtime=0)), 'input.gz', (b'\x1f\x8b\x08',)),

@@ -5,12 +5,13 @@ Used by Beam jobs; paths may be on any file system Beam opens.
 import csv
 import io
 import itertools
+import json
 import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -20,6 +21,7 @@ from data_prep.core import archives
 from data_prep.core.files import NOT_THERE
 
 PARTS = ('source', 'target', 'kind')
+_TABLES = {'tsv': 'tsv', 'csv': 'csv', 'jsonl': 'jsonl', 'ndjson': 'jsonl', 'json': 'jsonl'}  # format by ending
 _LONGEST = 1 << 20  # bytes of a record; an unclosed quote must not swallow the rest of the file
 _NAME = re.compile(r'\{([^{}]*)\}')  # a column of a table, in a template of `columns`
 _AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
@@ -29,7 +31,7 @@ class Source(NamedTuple):
     """One pair of files, or one table."""
     split: str
     files: tuple[str, ...]
-    format: str  # 'lines', 'tsv' or 'csv'
+    format: str  # 'lines', 'tsv', 'csv' or 'jsonl'
 
 
 class Block(NamedTuple):
@@ -39,7 +41,7 @@ class Block(NamedTuple):
     offsets: tuple[int, ...]
     first: int
     records: int
-    names: tuple[str, ...] = ()  # names of a table's columns, if it has a header
+    names: tuple[str, ...] = ()  # names of a table's columns, if it has a header or is of JSON lines
 
 
 class Record(NamedTuple):
@@ -52,6 +54,11 @@ class Record(NamedTuple):
     offset: int
     columns: tuple[str, ...]
     reason: str | None = None
+
+
+def table_format(path: str) -> str:
+    """Return a table's format by the file's name, or nothing if it is not a table."""
+    return _TABLES.get(path.removesuffix('.gz').rsplit('.', 1)[-1], '')
 
 
 def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
@@ -68,14 +75,13 @@ def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
                             f'{path}/train.en.')
     result, single = [], []
     for path in paths:
-        ending = path.removesuffix('.gz').rsplit('.', 1)[-1]
-        if ending in ('tsv', 'csv'):
-            result.append(Source(split, (path,), ending))
+        if kind := table_format(path):
+            result.append(Source(split, (path,), kind))
         else:
             single.append(path)
     if len(single) % 2:
         raise UserError(f'data.{split}: {single[-1]} has no partner. List files two by two, source then target, '
-                        'or give a .tsv or .csv.')
+                        'or give a .tsv, .csv or .jsonl.')
     return result + [Source(split, pair, 'lines') for pair in zip(single[::2], single[1::2])]
 
 
@@ -133,12 +139,16 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
          columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Block]:
     """Cut a source into blocks, reading it once.
 
+    Args:
+      header: whether a table's first row names its columns. In JSON lines, the first record's names are those of all.
+
     Raises:
-      UserError: the two files have different numbers of lines, or a table's header lacks a column of `columns`.
+      UserError: the two files have different numbers of lines; a table's header lacks a column of `columns`; or the
+        first record of JSON lines is none.
     """
     if columns and source.format == 'lines':
-        raise UserError(f'data.columns is only for tables, but {source.files[0]} ends in neither .csv nor .tsv. '
-                        'Leave it out.')
+        raise UserError(f'data.columns is only for tables, but {source.files[0]} ends in neither .csv, .tsv nor '
+                        '.jsonl. Leave it out.')
     streams = [open_plain(path) for path in plain]
     cutter = _csv_records if source.format == 'csv' else _lines
     offsets, counts = [0] * len(plain), [0] * len(plain)
@@ -149,7 +159,9 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
             if row is not None:
                 offsets[i] += row[1]
                 counts[i] += 1
-        if header and source.format != 'lines' and counts[0] == 1:
+        if source.format == 'jsonl' and counts[0] == 1:
+            names = _header(source, rows, columns)
+        elif header and source.format != 'lines' and counts[0] == 1:
             starts, first, names = tuple(offsets), 1, _header(source, rows, columns)
         elif counts[0] - first == records_per_block:
             yield Block(source, plain, starts, first, records_per_block, names)
@@ -164,8 +176,10 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
 
 
 def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in a table's first row after checking that all columns of `columns` exist."""
+    """Return the names in a table's first row or record after checking that all columns of `columns` exist."""
     _, names, reason = _understood(source, cut, True)
+    if reason and source.format == 'jsonl':
+        raise UserError(f'{source.files[0]}: its first line is {reason}. Write one object per line.')
     if reason and columns:
         raise UserError(f'{source.files[0]} has no readable header: {reason}.')
     for name in (name for template in columns.values() for name in named(template)):
@@ -195,14 +209,17 @@ def cells(block: Block) -> Iterator[Record]:
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
-        file, row, reason = _understood(block.source, cut, line == 1)
+        file, row, reason = _understood(block.source, cut, line == 1, block.names)
         yield Record(file, line, offset, row, reason)
         offset += cut[0][1]
 
 
-def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
+def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool, names: tuple[str, ...] = ()
                 ) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the file at fault, the cells, and the error of a record cut from every file; the first may have a BOM."""
+    """Return the file at fault, the cells, and the error of a record cut from every file; the first may have a BOM.
+
+    Without `names`, the cells of a record of JSON are its names.
+    """
     text = []
     for file, (row, size) in zip(source.files, cut):
         if size > len(row):
@@ -213,12 +230,19 @@ def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool
             return file, (), f'not UTF-8: byte 0x{row[error.start]:02x} at position {error.start}'
     if first:
         text = [part.removeprefix('\ufeff') for part in text]
-    return source.files[0], *_cells(source.format, text)
+    return source.files[0], *_cells(source.format, text, names)
 
 
-def _cells(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
+def _cells(format: str, text: list[str], names: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     if format == 'lines':
         return tuple(text), None
+    if format == 'jsonl':
+        try:
+            values = _values(json.loads(text[0]))
+            ''.join(itertools.chain(*values.items())).encode()  # an escape may be half of a letter
+        except (ValueError, RecursionError) as error:
+            return (), f'not an object of JSON: {error}'
+        return tuple(values.get(name, '') for name in names) if names else tuple(values), None
     try:
         rows = [text[0].split('\t')] if format == 'tsv' else list(csv.reader(io.StringIO(text[0], newline='')))
     except csv.Error as error:
@@ -227,6 +251,20 @@ def _cells(format: str, text: list[str]) -> tuple[tuple[str, ...], str | None]:
         return (), f'not CSV: a misplaced quote made one record of {len(rows)} lines'
     [row] = rows or [[]]
     return tuple(row), None
+
+
+def _values(found: Any, within: str = '') -> dict[str, str]:
+    """Return an object's values as text, by name; those of an object inside it are named `outer.inner`."""
+    if not isinstance(found, dict) or not (found or within):
+        raise ValueError('names with values are expected, such as {"source": "a dog", "target": "ein Hund"}')
+    row: dict[str, str] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            row |= _values(value, f'{within}{name}.')
+        else:
+            row[within + name] = (value if isinstance(value, str) else '' if value is None else
+                                  json.dumps(value, ensure_ascii=False))
+    return row
 
 
 def _parts(cells: tuple[str, ...], names: tuple[str, ...], columns: Mapping[str, str]

@@ -2,7 +2,6 @@
 import collections
 import dataclasses
 import functools
-import itertools
 import os
 import pathlib
 import re
@@ -102,7 +101,7 @@ def look(paths: list[str]) -> Findings:
     data |= {'source': (sides[0] or 'en', '' if sides[0] else 'not recognised; set it'),
              'target': (sides[1] or 'en', '' if sides[1] else 'not recognised; set it')}
     if table.header:
-        data['header'] = True, 'the first row names the columns'
+        data['header'] = True, 'the columns have names'
     if table.columns:
         data['columns'] = table.columns, 'templates of source and target'
     if any(each.bad for each in read.values()):
@@ -146,43 +145,53 @@ def _table(paths: list[str]) -> _Table:
     Raises:
       UserError: it does not exist, has one column, or it is not clear which columns are source and target.
     """
-    tables = [path for path in paths if path.removesuffix('.gz').endswith(('.csv', '.tsv'))]
+    tables = [path for path in paths if text_files.table_format(path)]
     if not tables:
         return _Table(False, {})
-    first = _cells(tables[0])
-    if not first:
-        raise UserError(f'{tables[0]} is empty. Give a table of two columns, or two files.')
-    names, *rows = [record.columns for record in first if not record.reason] or [()]
+    named = text_files.table_format(tables[0]) == 'jsonl'
+    names, rows = _first_rows(tables[0])
     if not names:  # nothing can be read, which `_refuse` reports
         return _Table(False, {})
     lower = [name.strip().lower() for name in names]
     targets = [name for name, word in zip(names, lower) if word in _TARGETS]
     sources = [name for name, word in zip(names, lower) if word in _SOURCES]
     if lower[:2] == ['source', 'target']:
-        return _Table(True, {})
+        return _Table(not named, {})
     if sources and targets:
         return _Table(True, {'source': ' '.join(f'{{{name}}}' for name in sources), 'target': f'{{{targets[0]}}}'})
+    coded = [name for name, word in zip(names, lower) if languages.is_language(word.rpartition('.')[2])]
+    if len(coded) == 3 and lower[names.index(coded[0])] == 'id':  # an identifier rather than Indonesian
+        coded = coded[1:]
+    if len(coded) == 2 < len(names):
+        return _Table(True, {'source': f'{{{coded[0]}}}', 'target': f'{{{coded[1]}}}'})
     if len(names) < 2:
         raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Separate columns by commas '
-                        'in .csv and by tabs in .tsv, or give two files.')
+                        'in .csv and by tabs in .tsv, or give two files.' if not named else
+                        f'{tables[0]} has one name in a record, {names[0]}, but a source and a target are needed.')
     texts = [n for n in range(len(names)) if not all(_is_number(row[n]) for row in rows if n < len(row))]
     if len(texts) < 2 or texts[:2] == [0, 1]:
-        return _Table(all(map(languages.is_language, lower[:2])), {})
+        return _Table(not named and all(map(languages.is_language, lower[:2])), {})
     # Numbers, such as an index, stand before the texts or between them.
     source, target = (names[n] for n in texts[:2])
-    numbered = any(name.strip() and _is_number(name) for n, name in enumerate(names) if n not in texts)
+    numbered = not named and any(name.strip() and _is_number(name) for n, name in enumerate(names) if n not in texts)
     if numbered or not (source.strip() and target.strip()):
         raise UserError(f'{tables[0]}: columns of numbers stand among those of text, and no header names them. Leave '
                         'those columns out, or begin with a row such as id,source,target.')
     return _Table(True, {'source': f'{{{source}}}', 'target': f'{{{target}}}'})
 
 
-def _cells(path: str) -> list[Record]:
-    """Return the first rows of a table, with all columns."""
+def _first_rows(path: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the first row of a table, or the names of JSON lines, and the rows after it, with all columns.
+
+    Raises:
+      UserError: the table does not exist or is empty.
+    """
     source = text_files.sources('train', '', [path])[0]
     text_files.look_for([source])
-    return [record for block in itertools.islice(text_files.scan(source, _plain(source), FIRST_ROWS, False), 1)
-            for record in text_files.cells(block)]
+    for block in text_files.scan(source, _plain(source), FIRST_ROWS, False):
+        rows = [record.columns for record in text_files.cells(block) if not record.reason]
+        return (block.names, rows) if block.names else (rows[0] if rows else (), rows[1:])
+    raise UserError(f'{path} is empty. Give a table of two columns, or two files.')
 
 
 @functools.cache
@@ -262,7 +271,7 @@ def _divided(lists: dict[str, list[str]], usable: dict[str, int], distinct: int)
 
 
 def _language(paths: list[str], pairs: list, side: int) -> str:
-    named = languages.of_name(paths[side]) if len(paths) > 1 and not paths[side].endswith(('.csv', '.tsv')) else ''
+    named = languages.of_name(paths[side]) if len(paths) > 1 and not text_files.table_format(paths[side]) else ''
     return named or languages.of_text(row[side] for row in pairs[:2000])
 
 

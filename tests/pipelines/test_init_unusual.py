@@ -1,6 +1,7 @@
 """A first configuration for data that is unusual: layouts, columns, letters and damage as people really have them."""
 import gzip
 import io
+import json
 import os
 import re
 import tarfile
@@ -238,7 +239,8 @@ def test_few_pairs_with_a_test_are_learned_by_heart_and_tested(tmp_path):
     ('en,de\nthe house {n}x,das Haus {n}y', True, {}),
     ('English,German\nthe house {n}x,das Haus {n}y', True, {}),
     ('the house {n}x,das Haus {n}y', False, {}),
-    ('{n},number {n}x', False, {})])
+    ('{n},number {n}x', False, {}),
+    ('id,en,de\nt{n},the house {n}x,das Haus {n}y', True, {'source': '{en}', 'target': '{de}'})])
 def test_columns_of_text_are_found_beside_numbers(tmp_path, text, header, columns):
     first, _, row = text.rpartition('\n')
     path = tmp_path / ('a.tsv' if '\t' in text else 'a.csv')
@@ -249,6 +251,26 @@ def test_columns_of_text_are_found_beside_numbers(tmp_path, text, header, column
         return
     data = values(pairs.look([str(path)]).sections)['data']
     assert (data.get('header', False), data.get('columns', {})) == (header, columns)
+
+
+@pytest.mark.parametrize('record, columns', [
+    ({'source': 'the house', 'target': 'das Haus'}, {}),
+    ({'n': 1, 'instruction': 'Say it.', 'input': 'house', 'output': 'Haus'},
+     {'source': '{instruction} {input}', 'target': '{output}'}),
+    ({'id': 'a', 'translation': {'en': 'the house', 'de': 'das Haus'}},
+     {'source': '{translation.en}', 'target': '{translation.de}'}),
+    ({'name': 'the house', 'n': 3, 'motto': 'das Haus'}, {'source': '{name}', 'target': '{motto}'}),
+    ({'name': 'the house', 'motto': 'das Haus'}, {})])
+def test_columns_of_json_lines_are_found_by_their_names(tmp_path, record, columns):
+    def numbered(value, n):
+        return {name: numbered(each, n) for name, each in value.items()} if isinstance(value, dict) else (
+            f'{value} {n}x' if isinstance(value, str) else value)
+    path = tmp_path / 'a.jsonl'
+    path.write_text(''.join(json.dumps(numbered(record, n)) + '\n' for n in range(100)))
+    found = pairs.look([str(path)])
+    data = values(found.sections)['data']
+    assert (data.get('header', False), data.get('columns', {})) == (bool(columns), columns)
+    assert '100 usable pairs of 100' in found.said[0]
 
 
 def test_a_table_may_be_gzipped_or_in_an_archive(tmp_path):
@@ -269,7 +291,9 @@ ROWS = [f'the house {n}\tdas Haus {n}' for n in range(50)]
     ('a.tsv', '\n'.join(ROWS).encode('utf-16'), 'hold NUL characters, as UTF-16 does .* Save the files as UTF-8'),
     ('a.tsv', '\n'.join(f'{row}é' for row in ROWS).encode('latin-1'), 'not UTF-8: byte 0xe9.*Save the files as UTF-8'),
     ('a.csv', '\n'.join(ROWS).replace('\t', ';').encode(), 'has one column.*Separate columns by commas in .csv'),
-    ('a.csv', b'', 'a.csv is empty')])
+    ('a.csv', b'', 'a.csv is empty'), ('a.jsonl', b'', 'a.jsonl is empty'),
+    ('a.json', b'[{"source": "a"}]', 'its first line is not an object of JSON: .* Write one object per line'),
+    ('a.jsonl', b'{"text": "a"}', 'has one name in a record, text, but a source and a target')])
 def test_tables_that_cannot_be_read(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=said):

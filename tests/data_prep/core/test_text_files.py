@@ -1,8 +1,10 @@
 """Parallel text in WMT's formats: archives, gzip inside of them, and NIST's SGML."""
+import csv
 import gzip
 import io
 import json
 import os
+import re
 import tarfile
 import tracemalloc
 
@@ -277,3 +279,54 @@ def test_a_member_of_holes_is_none(tmp_path):
 def test_an_archive_needs_a_file_in_it(folder):
     with pytest.raises(UserError, match=r'data\.train: \S+europarl-v7\.tgz is an archive\. Continue with the file'):
         prepare(config(folder, train=['training-parallel-europarl-v7.tgz'] * 2), folder / 'out')
+
+
+def rows(path, columns=text_files._AS_THEY_COME, header=False, a_block=2):
+    [source] = text_files.sources('train', '', [str(path)])
+    return [record for block in text_files.scan(source, (str(path),), a_block, header, columns)
+            for record in text_files.read(block, columns)]
+
+
+@pytest.mark.parametrize('columns', [{}, {'source': '{de} ({en})', 'target': '{en}'}])
+def test_json_lines_are_read_as_the_same_table_is(tmp_path, columns):
+    """Give values that CSV must quote; the order of names, which JSON leaves open, is the first record's."""
+    pairs = [('a, "b"', 'ein\nzwei'), ('c', 'ü\u2028ä'), ('', 'drei'), ('7', 'd')]
+    with open(tmp_path / 'a.csv', 'w', encoding='utf-8', newline='') as file:
+        csv.writer(file).writerows([('en', 'de'), *pairs])
+    records = [{'en': source, 'de': target} for source, target in pairs]
+    records[1] = dict(reversed(records[1].items())) | {'more': [1, 2]}
+    (tmp_path / 'a.jsonl').write_text('\ufeff' + '\n'.join(map(json.dumps, records)) + '\n', encoding='utf-8')
+    table, lines = rows(tmp_path / 'a.csv', columns, header=True), rows(tmp_path / 'a.jsonl', columns, bool(columns))
+    assert [record.columns for record in lines] == [record.columns for record in table] and len(table) == 4
+    assert not any(record.reason for record in lines)
+    content = (tmp_path / 'a.jsonl').read_bytes()
+    assert [record.offset for record in lines] == [0, *(n + 1 for n, byte in enumerate(content) if byte == 10)][:-1]
+
+
+def test_values_of_json_become_text_and_names_within_names_are_joined(tmp_path):
+    first = {'translation': {'en': 3.5, 'de': None}, 'id': [1, 'ä']}
+    (tmp_path / 'a.json').write_text(json.dumps(first) + '\n{"id": 4}')
+    found = rows(tmp_path / 'a.json', {'source': '{translation.en}/{translation.de}', 'target': '{id}'}, True)
+    assert [record.columns for record in found] == [('3.5/', '[1, "ä"]'), ('/', '4')]
+
+
+@pytest.mark.parametrize('line, reason', [
+    ('{"en": "a"', 'not an object of JSON: .*delimiter'), ('["a", "b"]', 'names with values are expected'),
+    ('', 'not an object'),
+    ('{}', 'names with values are expected'), (r'{"en": "\ud800", "de": "a"}', 'surrogates not allowed'),
+    ('[' * 100_000, 'recursion'), ('\xff', 'not UTF-8')])
+def test_a_line_that_is_no_record_of_json(tmp_path, line, reason):
+    """Refuse a file whose first line it is, which names the columns; elsewhere it is a dead letter."""
+    good, line = b'{"en": "a", "de": "b"}', line.encode('latin-1')
+    (tmp_path / 'a.jsonl').write_bytes(b'\n'.join([good, line, good]))
+    found = rows(tmp_path / 'a.jsonl')
+    assert [bool(record.reason) for record in found] == [False, True, False] and re.search(reason, found[1].reason)
+    (tmp_path / 'a.jsonl').write_bytes(b'\n'.join([line, good]))
+    with pytest.raises(UserError, match=f'a.jsonl: its first line is .*{reason}.*one object per line'):
+        rows(tmp_path / 'a.jsonl')
+
+
+def test_a_template_names_what_the_first_record_of_json_has(tmp_path):
+    (tmp_path / 'a.jsonl').write_text('{"en": "a", "de": "b"}\n')
+    with pytest.raises(UserError, match="has no column 'fr'; it has en, de"):
+        rows(tmp_path / 'a.jsonl', {'source': '{en}', 'target': '{fr}'}, True)
