@@ -22,6 +22,7 @@ from data_prep.core.files import NOT_THERE
 
 PARTS = ('source', 'target', 'kind')
 _TABLES = {'tsv': 'tsv', 'csv': 'csv', 'jsonl': 'jsonl', 'ndjson': 'jsonl', 'json': 'jsonl'}  # format by ending
+_TWO_BY_TWO = ' List files two by two, source then target, or give a .tsv, .csv or .jsonl.'
 _LONGEST = 1 << 20  # bytes of a record; an unclosed quote must not swallow the rest of the file
 _NAME = re.compile(r'\{([^{}]*)\}')  # a column of a table, in a template of `columns`
 _AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
@@ -62,7 +63,7 @@ def table_format(path: str) -> str:
 
 
 def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
-    """Group a split's files into tables and pairs, without accessing them.
+    """Group a split's files into tables and pairs, without accessing them. A single one is a table of tabs.
 
     Raises:
       UserError: a source has no target, or an archive is named without a file inside it.
@@ -79,9 +80,10 @@ def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
             result.append(Source(split, (path,), kind))
         else:
             single.append(path)
+    if len(single) == 1:  # a table by another name, such as Tatoeba's deu.txt; `scan` refuses it if it has no tabs
+        return [*result, Source(split, (single[0],), 'tsv')]
     if len(single) % 2:
-        raise UserError(f'data.{split}: {single[-1]} has no partner. List files two by two, source then target, '
-                        'or give a .tsv, .csv or .jsonl.')
+        raise UserError(f'data.{split}: {single[-1]} has no partner.' + _TWO_BY_TWO)
     return result + [Source(split, pair, 'lines') for pair in zip(single[::2], single[1::2])]
 
 
@@ -143,8 +145,8 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
       header: whether a table's first row names its columns. In JSON lines, the first record's names are those of all.
 
     Raises:
-      UserError: the two files have different numbers of lines; a table's header lacks a column of `columns`; or the
-        first record of JSON lines is none.
+      UserError: the two files have different numbers of lines; a table's header lacks a column of `columns`; the first
+        record of JSON lines is none; or a single file is no table.
     """
     if columns and source.format == 'lines':
         raise UserError(f'data.columns is only for tables, but {source.files[0]} ends in neither .csv, .tsv nor '
@@ -159,6 +161,9 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
             if row is not None:
                 offsets[i] += row[1]
                 counts[i] += 1
+        if source.format == 'tsv' and counts[0] == 1 and b'\t' not in rows[0][0] and not table_format(source.files[0]):
+            raise UserError(f'data.{source.split}: {source.files[0]} has no partner, and no tab in its first line.' +
+                            _TWO_BY_TWO)
         if source.format == 'jsonl' and counts[0] == 1:
             names = _header(source, rows, columns)
         elif header and source.format != 'lines' and counts[0] == 1:

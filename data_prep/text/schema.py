@@ -16,10 +16,10 @@ class Config(subwords.Config):
     """Location of the pairs, and their preparation.
 
     A split is a list of files: two by two, source and target line by line (`[a.en, a.de, b.en, b.de]`), or tables
-    ending in .tsv, .csv or .jsonl with the columns source, target and, optionally, kind. Any may be gzipped (.gz). A
-    file ending in .sgm or .sgml is NIST's SGML, the format of WMT's test sets; every `<seg>` is a line. A file inside
-    an archive (.tgz, .tar.gz, .tar) is named by a path that continues inside it, such as
-    `training-parallel-europarl-v7.tgz/training/europarl-v7.de-en.en` or, gzipped inside a tar,
+    ending in .tsv, .csv or .jsonl with the columns source, target and, optionally, kind; a single file of another name
+    is read as a .tsv. Any may be gzipped (.gz). A file ending in .sgm or .sgml is NIST's SGML, the format of WMT's test
+    sets; every `<seg>` is a line. A file inside an archive (.tgz, .tar.gz, .tar) is named by a path that continues
+    inside it, such as `training-parallel-europarl-v7.tgz/training/europarl-v7.de-en.en` or, gzipped inside a tar,
     `training-giga-fren.tar/giga-fren.release2.fixed.en.gz`.
 
     With `header`, a table's first row names its columns, and `columns` may define source, target and kind by templates:

@@ -91,7 +91,7 @@ def look(paths: list[str]) -> Findings:
                         f'{folder.rstrip("/")}/train.de.')
     lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
-    table = _table(paths)
+    table = _table(lists)
     read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
     _refuse(lists['train'], read['train'])
@@ -139,13 +139,14 @@ def look(paths: list[str]) -> Findings:
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
-def _table(paths: list[str]) -> _Table:
+def _table(lists: dict[str, list[str]]) -> _Table:
     """Return how the tables among the files are read, from the first rows of the first one.
 
     Raises:
       UserError: it does not exist, has one column, or it is not clear which columns are source and target.
     """
-    tables = [path for path in paths if text_files.table_format(path)]
+    tables = [source.files[0] for split, listed in lists.items()
+              for source in text_files.sources(split, '', listed) if source.format != 'lines']
     if not tables:
         return _Table(False, {})
     named = text_files.table_format(tables[0]) == 'jsonl'

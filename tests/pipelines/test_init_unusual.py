@@ -273,6 +273,21 @@ def test_columns_of_json_lines_are_found_by_their_names(tmp_path, record, column
     assert '100 usable pairs of 100' in found.said[0]
 
 
+def test_a_single_file_of_tabs_is_a_table(tmp_path):
+    """Name it as Tatoeba's, whose third column says who wrote the sentences."""
+    for name, count in (('deu.txt', 100), ('deu_test.txt', 20)):
+        (tmp_path / name).write_text(''.join(f'The house {n}.\tDas Haus {n}.\tCC-BY 2.0\n' for n in range(count)))
+    found = pairs.look([str(tmp_path / name) for name in ('deu.txt', 'deu_test.txt')])
+    data = values(found.sections)['data']
+    assert found.examples['test'] == 20 and not {'header', 'columns'} & data.keys()
+    del data['module']
+    manifest = text_job.run(wmt.Config(**data, vocab_size=40), str(tmp_path / 'out'), [])
+    assert manifest.counts['test']['written'] == 20
+    (tmp_path / 'deu.txt').write_text('the house\n' * 100)
+    with pytest.raises(UserError, match=r'deu\.txt has no partner, and no tab in its first line\. List files two by'):
+        pairs.look([str(tmp_path / 'deu.txt')])
+
+
 def test_a_table_may_be_gzipped_or_in_an_archive(tmp_path):
     text = 'question,answer\n' + ''.join(f'the house {n}x,das Haus {n}y\n' for n in range(100))
     (tmp_path / 'a.csv.gz').write_bytes(gzip.compress(text.encode()))
