@@ -2,6 +2,7 @@
 
 Used by Beam jobs; paths may be on any file system Beam opens.
 """
+import contextlib
 import csv
 import io
 import itertools
@@ -23,6 +24,8 @@ from data_prep.core.files import NOT_THERE
 PARTS = ('source', 'target', 'kind')
 _TABLES = {'tsv': 'tsv', 'csv': 'csv', 'jsonl': 'jsonl', 'ndjson': 'jsonl', 'json': 'jsonl'}  # format by ending
 _TWO_BY_TWO = ' List files two by two, source then target, or give a .tsv, .csv or .jsonl.'
+_FIRST = 200  # records from which the names of JSON lines and a CSV file's delimiter are found
+_DELIMITERS = ',;\t'
 _LONGEST = 1 << 20  # bytes of a record; an unclosed quote must not swallow the rest of the file
 _NAME = re.compile(r'\{([^{}]*)\}')  # a column of a table, in a template of `columns`
 _AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
@@ -43,12 +46,13 @@ class Block(NamedTuple):
     first: int
     records: int
     names: tuple[str, ...] = ()  # names of a table's columns, if it has a header or is of JSON lines
+    delimiter: str = ','  # of a CSV file
 
 
 class Record(NamedTuple):
     """One record's columns as text, or the reason why it cannot be read.
 
-    `line` counts from 1; in a CSV file it counts records, in SGML segments. `offset` is in the unpacked text.
+    `line` counts from 1; in CSV and JSON lines it counts records, in SGML segments. `offset` is in the unpacked text.
     """
     file: str
     line: int
@@ -59,7 +63,7 @@ class Record(NamedTuple):
 
 def table_format(path: str) -> str:
     """Return a table's format by the file's name, or nothing if it is not a table."""
-    return _TABLES.get(path.removesuffix('.gz').rsplit('.', 1)[-1], '')
+    return _TABLES.get(path.lower().removesuffix('.gz').rsplit('.', 1)[-1], '')
 
 
 def sources(split: str, folder: str, files: Sequence[str]) -> list[Source]:
@@ -142,34 +146,29 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
     """Cut a source into blocks, reading it once.
 
     Args:
-      header: whether a table's first row names its columns. In JSON lines, the first record's names are those of all.
+      header: whether a table's first row names its columns; JSON lines have the names of their first records.
+      columns: templates whose columns a table must have; see `read`.
 
     Raises:
-      UserError: the two files have different numbers of lines; a table's header lacks a column of `columns`; the first
-        record of JSON lines is none; or a single file is no table.
+      UserError: the two files have different numbers of lines; a table lacks a column of `columns`; no record of JSON
+        lines can be read; or a single file is no table.
     """
-    if columns and source.format == 'lines':
-        raise UserError(f'data.columns is only for tables, but {source.files[0]} ends in neither .csv, .tsv nor '
-                        '.jsonl. Leave it out.')
     streams = [open_plain(path) for path in plain]
-    cutter = _csv_records if source.format == 'csv' else _lines
+    cutter = _CUTTERS.get(source.format, _lines)
     offsets, counts = [0] * len(plain), [0] * len(plain)
     starts, first = (0,) * len(plain), 0
-    names: tuple[str, ...] = ()
+    whole = Block(source, plain, starts, 0, 0, _keys(source, plain, columns), _delimiter(source, plain))
     for rows in itertools.zip_longest(*(cutter(stream) for stream in streams)):
         for i, row in enumerate(rows):
             if row is not None:
                 offsets[i] += row[1]
                 counts[i] += 1
-        if source.format == 'tsv' and counts[0] == 1 and b'\t' not in rows[0][0] and not table_format(source.files[0]):
-            raise UserError(f'data.{source.split}: {source.files[0]} has no partner, and no tab in its first line.' +
-                            _TWO_BY_TWO)
-        if source.format == 'jsonl' and counts[0] == 1:
-            names = _header(source, rows, columns)
-        elif header and source.format != 'lines' and counts[0] == 1:
-            starts, first, names = tuple(offsets), 1, _header(source, rows, columns)
+        if counts[0] == 1:
+            _check_tabs(source, rows)
+        if header and source.format in ('tsv', 'csv') and counts[0] == 1:
+            starts, first, whole = tuple(offsets), 1, whole._replace(names=_header(whole, rows, columns))
         elif counts[0] - first == records_per_block:
-            yield Block(source, plain, starts, first, records_per_block, names)
+            yield whole._replace(offsets=starts, first=first, records=records_per_block)
             starts, first = tuple(offsets), counts[0]
     if len(set(counts)) > 1:
         source_has, target_has = (f'{path} has {count:,} {"segments" if archives.is_sgml(path) else "lines"}'
@@ -177,20 +176,63 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
         raise UserError(f'{source_has}, but {target_has}. '
                         'Line n of one must be the translation of line n of the other.')
     if counts[0] > first:
-        yield Block(source, plain, starts, first, counts[0] - first, names)
+        yield whole._replace(offsets=starts, first=first, records=counts[0] - first)
 
 
-def _header(source: Source, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in a table's first row or record after checking that all columns of `columns` exist."""
-    _, names, reason = _understood(source, cut, True)
-    if reason and source.format == 'jsonl':
-        raise UserError(f'{source.files[0]}: its first line is {reason}. Write one object per line.')
+def _check_tabs(source: Source, cut: Sequence[tuple[bytes, int]]) -> None:
+    if source.format == 'tsv' and not table_format(source.files[0]) and b'\t' not in cut[0][0]:
+        raise UserError(f'data.{source.split}: {source.files[0]} has no partner, and no tab in its first line.' +
+                        _TWO_BY_TWO)
+
+
+def _keys(source: Source, plain: tuple[str, ...], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names that the first records of JSON lines have, in order, after checking those of `columns`."""
+    if source.format != 'jsonl':
+        return ()
+    names, reason = dict[str, None](), ''
+    for row, _ in itertools.islice(_json_lines(open_plain(plain[0])), _FIRST):
+        try:
+            names |= dict.fromkeys(_values(json.loads(row.decode('utf-8-sig'))))
+        except (ValueError, RecursionError) as error:
+            reason = reason or str(error)
+            if row.lstrip().startswith(b'[') and not names:
+                raise UserError(f'{source.files[0]} is one JSON array. Write an object per line, as by '
+                                f"`jq -c '.[]' {source.files[0]} > lines.jsonl`.") from error
+    if reason and not names:
+        raise UserError(f'{source.files[0]}: its first line is not an object of JSON: {reason}. Write one object per '
+                        'line, in UTF-8.')
+    if names:
+        _check_names(source, tuple(names), columns)
+    return tuple(names)
+
+
+def _delimiter(source: Source, plain: tuple[str, ...]) -> str:
+    """Return the delimiter of a CSV file: the one that cuts its first records into equally many cells, else a comma."""
+    if source.format == 'csv':
+        rows = [row.decode('utf-8', 'replace').strip('\r\n')
+                for row, size in itertools.islice(_csv_records(open_plain(plain[0])), _FIRST) if size < 1 << 16]
+        for delimiter in _DELIMITERS:
+            with contextlib.suppress(csv.Error):
+                counts = {len(cells) for row in rows for cells in csv.reader([row], delimiter=delimiter)}
+                if len(counts) == 1 and counts.pop() > 1:
+                    return delimiter
+    return ','
+
+
+def _header(block: Block, cut: Sequence[tuple[bytes, int]], columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names in a table's first row after checking that all columns of `columns` exist."""
+    _, names, reason = _understood(block, cut, True)
     if reason and columns:
-        raise UserError(f'{source.files[0]} has no readable header: {reason}.')
-    for name in (name for template in columns.values() for name in named(template)):
-        if name not in names:
-            raise UserError(f'data.columns: {source.files[0]} has no column {name!r}; it has {", ".join(names)}.')
+        raise UserError(f'{block.source.files[0]} has no readable header: {reason}.')
+    _check_names(block.source, names, columns)
     return names
+
+
+def _check_names(source: Source, names: tuple[str, ...], columns: Mapping[str, str]) -> None:
+    for name in (name for template in columns.values() for name in named(template)):
+        if names.count(name) != 1:
+            raise UserError(f'data.columns: {source.files[0]} has {names.count(name) or "no"} '
+                            f'column{"s" * (name in names)} {name!r}; it has {", ".join(names)}.')
 
 
 def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Record]:
@@ -200,6 +242,8 @@ def read(block: Block, columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[R
       columns: for tables, templates of the fields `PARTS`, such as '{Instruction} {Input}'; if empty, the first columns
         are used.
     """
+    if block.source.format == 'lines':
+        columns = _AS_THEY_COME
     for record in cells(block):
         parts, reason = ((), record.reason) if record.reason else _parts(record.columns, block.names, columns)
         yield record._replace(columns=parts, reason=reason)
@@ -210,23 +254,20 @@ def cells(block: Block) -> Iterator[Record]:
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
-    cutter = _csv_records if block.source.format == 'csv' else _lines
+    cutter = _CUTTERS.get(block.source.format, _lines)
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
-        file, row, reason = _understood(block.source, cut, line == 1, block.names)
+        file, row, reason = _understood(block, cut, line == 1)
         yield Record(file, line, offset, row, reason)
         offset += cut[0][1]
 
 
-def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool, names: tuple[str, ...] = ()
+def _understood(block: Block, cut: Sequence[tuple[bytes, int]], first: bool
                 ) -> tuple[str, tuple[str, ...], str | None]:
-    """Return the file at fault, the cells, and the error of a record cut from every file; the first may have a BOM.
-
-    Without `names`, the cells of a record of JSON are its names.
-    """
+    """Return the file at fault, the cells, and the error of a record cut from every file; the first may have a BOM."""
     text = []
-    for file, (row, size) in zip(source.files, cut):
+    for file, (row, size) in zip(block.source.files, cut):
         if size > len(row):
             return file, (), f'{size:,} bytes in one record, but at most {_LONGEST:,} are allowed'
         try:
@@ -235,21 +276,24 @@ def _understood(source: Source, cut: Sequence[tuple[bytes, int]], first: bool, n
             return file, (), f'not UTF-8: byte 0x{row[error.start]:02x} at position {error.start}'
     if first:
         text = [part.removeprefix('\ufeff') for part in text]
-    return source.files[0], *_cells(source.format, text, names)
+    return block.source.files[0], *_cells(block, text)
 
 
-def _cells(format: str, text: list[str], names: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    if format == 'lines':
-        return tuple(text), None
-    if format == 'jsonl':
-        try:
-            values = _values(json.loads(text[0]))
-            ''.join(itertools.chain(*values.items())).encode()  # an escape may be half of a letter
-        except (ValueError, RecursionError) as error:
-            return (), f'not an object of JSON: {error}'
-        return tuple(values.get(name, '') for name in names) if names else tuple(values), None
+def _cells(block: Block, text: list[str]) -> tuple[tuple[str, ...], str | None]:
+    match block.source.format:
+        case 'lines':
+            return tuple(text), None
+        case 'tsv':
+            return tuple(text[0].split('\t')), None
+        case 'jsonl':
+            try:
+                values = _values(json.loads(text[0]))
+                ''.join(itertools.chain(*values.items())).encode()  # an escape may be half of a letter
+            except (ValueError, RecursionError) as error:
+                return (), f'not an object of JSON: {error}'
+            return tuple(values.get(name, '') for name in block.names), None
     try:
-        rows = [text[0].split('\t')] if format == 'tsv' else list(csv.reader(io.StringIO(text[0], newline='')))
+        rows = list(csv.reader(io.StringIO(text[0].lstrip('\r\n'), newline=''), delimiter=block.delimiter))
     except csv.Error as error:
         return (), f'not CSV: {error}'
     if len(rows) > 1:
@@ -298,7 +342,26 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
         yield line, size
 
 
+def _with_text(records: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    """Join empty lines to the record after them, and drop the last ones."""
+    empty, length = b'', 0
+    for record, size in records:
+        if record.strip(b'\r\n') or length > _LONGEST:
+            yield empty + record, length + size
+            empty, length = b'', 0
+        else:
+            empty, length = empty + record, length + size
+
+
+def _json_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    return _with_text(_lines(stream))
+
+
 def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    return _with_text(_quoted(stream))
+
+
+def _quoted(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Yield CSV records in the form of `_lines`: lines are joined while a quoted field is open, up to a size limit."""
     pending, size, quotes = [], 0, 0
     for line, length in _lines(stream):
@@ -310,3 +373,6 @@ def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
             pending, size, quotes = [], 0, 0
     if pending:
         yield b''.join(pending), size
+
+
+_CUTTERS = {'csv': _csv_records, 'jsonl': _json_lines}  # of other files, every line is a record

@@ -24,7 +24,9 @@ class Config(subwords.Config):
 
     With `header`, a table's first row names its columns, and `columns` may define source, target and kind by templates:
     `{source: '{Instruction} {Input}', target: '{Response}'}`. JSON lines (.jsonl, .ndjson or .json: an object per line)
-    name their columns in every record; a name inside another is `{translation.de}`.
+    always have names, those of the first 200 records, and what a record lacks is empty; a name inside another is
+    `{translation.de}`. A CSV file's delimiter is the comma, semicolon or tab that cuts its first 200 records into
+    equally many cells.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training pairs are split off by a hash
     of the source text, so pairs with the same source stay together.

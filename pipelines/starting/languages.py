@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 
 import babel
+from babel.core import get_global
 
 # The most frequent short words of each language, which most sentences contain.
 WORDS = {'en': 'the of and to in is that it was for on are with his they at be this from', 'de':
@@ -18,19 +19,20 @@ WORDS = {'en': 'the of and to in is that it was for on are with his they at be t
 SCRIPTS = {'ko': '\uac00-\ud7a3', 'ja': '\u3040-\u30ff', 'zh': '\u4e00-\u9fff', 'ru': '\u0400-\u04ff',
            'el': '\u0370-\u03ff', 'ar': '\u0600-\u06ff', 'he': '\u0590-\u05ff', 'hi': '\u0900-\u097f',
            'th': '\u0e00-\u0e7f'}
+_REGION = re.compile(r'[-_]([a-z]{2}|hans|hant|latn|cyrl)$')
 _SUFFIX = re.compile(r'[._-]([a-z]{2})$')
 
 
 @functools.cache
 def _known() -> set[str]:
-    """Return codes and English names of languages, in small letters."""
+    """Return codes of two and three letters and English names of languages, in small letters."""
     named = babel.Locale('en').languages
-    return {word.lower() for word in (*named.keys(), *named.values())}
+    return {word.lower() for word in (*named.keys(), *named.values(), *get_global('language_aliases'))}
 
 
 def is_language(word: str) -> bool:
-    """Return whether a word is the code or the English name of a language, as in a table's first row."""
-    return word.strip().lower() in _known()
+    """Return whether a word is a language's code, such as de, deu or de-DE, or English name, as in a table's header."""
+    return _REGION.sub('', word.strip().lower()) in _known()
 
 
 def of_name(path: str) -> str:

@@ -5,8 +5,7 @@ import functools
 import os
 import pathlib
 import re
-import tempfile
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sacrebleu
@@ -16,7 +15,7 @@ from data_prep import UserError
 from data_prep.core import text_files
 from data_prep.core.text_files import Record
 from data_prep.text import subwords
-from pipelines.starting import languages, recipes
+from pipelines.starting import languages, recipes, tables
 from pipelines.starting.findings import (
     DRIFT,
     SPLIT_NAMES,
@@ -29,7 +28,6 @@ from pipelines.starting.findings import (
     refuse_empty,
     remaining,
     say,
-    scratch,
     spread,
 )
 
@@ -38,18 +36,8 @@ LOOKED_AT = 200_000  # most pairs inspected; of more, the first
 FEWEST = 10
 BY_HEART = 60  # up to this many pairs none are held out, since a tenth would be too few to test
 MOST_DAMAGED, MOST_EMPTY, MOST_LONG = 0.2, 0.5, 0.5
-FIRST_ROWS = 200  # rows of a table from which its columns are recognised
 NAMES = {'bleu': 'BLEU', 'chrf': 'chrF'}
 _SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
-# Usual names of source and target columns in tables of instructions and of translations.
-_SOURCES = ('source', 'src', 'input', 'question', 'instruction', 'prompt', 'text')
-_TARGETS = ('target', 'tgt', 'output', 'response', 'answer', 'completion', 'translation', 'label')
-
-
-class _Table(NamedTuple):
-    """Reading of a table: whether its first row names the columns, and the templates of source and target."""
-    header: bool
-    columns: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +79,7 @@ def look(paths: list[str]) -> Findings:
                         f'{folder.rstrip("/")}/train.de.')
     lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
-    table = _table(lists)
+    table = tables.table(lists)
     read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
     _refuse(lists['train'], read['train'])
@@ -139,82 +127,12 @@ def look(paths: list[str]) -> Findings:
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
-def _table(lists: dict[str, list[str]]) -> _Table:
-    """Return how the tables among the files are read, from the first rows of the first one.
-
-    Raises:
-      UserError: it does not exist, has one column, or it is not clear which columns are source and target.
-    """
-    tables = [source.files[0] for split, listed in lists.items()
-              for source in text_files.sources(split, '', listed) if source.format != 'lines']
-    if not tables:
-        return _Table(False, {})
-    named = text_files.table_format(tables[0]) == 'jsonl'
-    names, rows = _first_rows(tables[0])
-    if not names:  # nothing can be read, which `_refuse` reports
-        return _Table(False, {})
-    lower = [name.strip().lower() for name in names]
-    targets = [name for name, word in zip(names, lower) if word in _TARGETS]
-    sources = [name for name, word in zip(names, lower) if word in _SOURCES]
-    if lower[:2] == ['source', 'target']:
-        return _Table(not named, {})
-    if sources and targets:
-        return _Table(True, {'source': ' '.join(f'{{{name}}}' for name in sources), 'target': f'{{{targets[0]}}}'})
-    coded = [name for name, word in zip(names, lower) if languages.is_language(word.rpartition('.')[2])]
-    if len(coded) == 3 and lower[names.index(coded[0])] == 'id':  # an identifier rather than Indonesian
-        coded = coded[1:]
-    if len(coded) == 2 < len(names):
-        return _Table(True, {'source': f'{{{coded[0]}}}', 'target': f'{{{coded[1]}}}'})
-    if len(names) < 2:
-        raise UserError(f'{tables[0]} has one column, but a source and a target are needed. Separate columns by commas '
-                        'in .csv and by tabs in .tsv, or give two files.' if not named else
-                        f'{tables[0]} has one name in a record, {names[0]}, but a source and a target are needed.')
-    texts = [n for n in range(len(names)) if not all(_is_number(row[n]) for row in rows if n < len(row))]
-    if len(texts) < 2 or texts[:2] == [0, 1]:
-        return _Table(not named and all(map(languages.is_language, lower[:2])), {})
-    # Numbers, such as an index, stand before the texts or between them.
-    source, target = (names[n] for n in texts[:2])
-    numbered = not named and any(name.strip() and _is_number(name) for n, name in enumerate(names) if n not in texts)
-    if numbered or not (source.strip() and target.strip()):
-        raise UserError(f'{tables[0]}: columns of numbers stand among those of text, and no header names them. Leave '
-                        'those columns out, or begin with a row such as id,source,target.')
-    return _Table(True, {'source': f'{{{source}}}', 'target': f'{{{target}}}'})
-
-
-def _first_rows(path: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the first row of a table, or the names of JSON lines, and the rows after it, with all columns.
-
-    Raises:
-      UserError: the table does not exist or is empty.
-    """
-    source = text_files.sources('train', '', [path])[0]
-    text_files.look_for([source])
-    for block in text_files.scan(source, _plain(source), FIRST_ROWS, False):
-        rows = [record.columns for record in text_files.cells(block) if not record.reason]
-        return (block.names, rows) if block.names else (rows[0] if rows else (), rows[1:])
-    raise UserError(f'{path} is empty. Give a table of two columns, or two files.')
-
-
-@functools.cache
-def _plain(source: text_files.Source) -> tuple[str, ...]:
-    """Return a source's files in seekable form, unpacked once."""
-    return text_files.unpack(source, tempfile.mkdtemp(dir=scratch()))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text or 'nan')
-    except ValueError:
-        return False
-    return True
-
-
-def _read(split: str, listed: list[str], table: _Table) -> _Read:
+def _read(split: str, listed: list[str], table: tables.Table) -> _Read:
     found = text_files.sources(split, '', listed)
     text_files.look_for(found)
     records, total = list[Record](), 0
     for source in found:
-        for block in text_files.scan(source, _plain(source), 2000, table.header, table.columns):
+        for block in text_files.scan(source, tables.plain(source), 2000, table.header, table.columns):
             total += block.records
             if len(records) < LOOKED_AT:
                 records += text_files.read(block, table.columns)

@@ -91,10 +91,9 @@ def test_columns_that_are_not_there(table, tmp_path):
         (tmp_path / 'a.csv').write_bytes(b'Instruction,\xff\n')
         with pytest.raises(UserError, match=message):
             read(path, columns=columns)
-    (tmp_path / 'a.en').write_text('one\n')
-    [source] = text_files.sources('train', str(tmp_path), ['a.en', 'a.en'])
-    with pytest.raises(UserError, match=r'data.columns is only for tables, but \S+a.en ends in neither'):
-        list(text_files.scan(source, source.files, 1, True, COLUMNS))
+    (tmp_path / 'a.csv').write_text('Instruction,Input,Input,Response\n')
+    with pytest.raises(UserError, match="has 2 columns 'Input'; it has Instruction, Input, Input, Response"):
+        read(tmp_path / 'a.csv', columns=COLUMNS)
 
 
 def test_the_shipped_configuration_learns_a_table_by_heart(table, tmp_path):

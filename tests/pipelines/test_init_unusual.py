@@ -9,9 +9,11 @@ import tarfile
 import numpy as np
 import pytest
 import sacrebleu
+import tensorflow as tf
 from PIL import Image
 
 from data_prep import UserError, wmt
+from data_prep.core import records
 from data_prep.image import shards
 from data_prep.text import job as text_job
 from data_prep.text import subwords
@@ -236,8 +238,12 @@ def test_few_pairs_with_a_test_are_learned_by_heart_and_tested(tmp_path):
     ('the house {n}x\t0.{n}\tdas Haus {n}y', False, {}),
     (',english,french\n{n},the house {n}x,la maison {n}y', True, {'source': '{english}', 'target': '{french}'}),
     ('id,en,n,de\n{n},the house {n}x,7,das Haus {n}y', True, {'source': '{en}', 'target': '{de}'}),
-    ('en,de\nthe house {n}x,das Haus {n}y', True, {}),
-    ('English,German\nthe house {n}x,das Haus {n}y', True, {}),
+    ('en,de\nthe house {n}x,das Haus {n}y', True, {'source': '{en}', 'target': '{de}'}),
+    ('eng;de-DE\nthe house {n}x;das Haus {n}y', True, {'source': '{eng}', 'target': '{de-DE}'}),
+    ('key,English sentence,German sentence\nx{n},the house {n}x,das Haus {n}y', True,
+     {'source': '{English sentence}', 'target': '{German sentence}'}),
+    ('prefix,input_text,target_text\nsay,the house {n}x,das Haus {n}y', True,
+     {'source': '{input_text}', 'target': '{target_text}'}),
     ('the house {n}x,das Haus {n}y', False, {}),
     ('{n},number {n}x', False, {}),
     ('id,en,de\nt{n},the house {n}x,das Haus {n}y', True, {'source': '{en}', 'target': '{de}'})])
@@ -254,13 +260,18 @@ def test_columns_of_text_are_found_beside_numbers(tmp_path, text, header, column
 
 
 @pytest.mark.parametrize('record, columns', [
-    ({'source': 'the house', 'target': 'das Haus'}, {}),
-    ({'n': 1, 'instruction': 'Say it.', 'input': 'house', 'output': 'Haus'},
-     {'source': '{instruction} {input}', 'target': '{output}'}),
+    ({'source': 'the house', 'target': 'das Haus'}, {'source': '{source}', 'target': '{target}'}),
+    ({'instruction': 'Say it.', 'input': 'house', 'output': 'Haus', 'text': 'Say it. Haus', 'source': 'us'},
+     {'source': '{instruction} {input}', 'target': '{output}'}),  # Alpaca; `text` repeats the answer
+    ({'label': 'good', 'prompt': 'house', 'completion': 'Haus'}, {'source': '{prompt}', 'target': '{completion}'}),
+    ({'id': 'a', 'dialogue': 'the house', 'summary': 'house'}, {'source': '{dialogue}', 'target': '{summary}'}),
+    ({'id': 'a', 'article': 'the house', 'highlights': 'house'}, {'source': '{article}', 'target': '{highlights}'}),
+    ({'id': 'a', 'translation': {'en': 'house', 'zh-CN': 'Haus', 'fr': 'maison'}},
+     {'source': '{translation.en}', 'target': '{translation.zh-CN}'}),
     ({'id': 'a', 'translation': {'en': 'the house', 'de': 'das Haus'}},
      {'source': '{translation.en}', 'target': '{translation.de}'}),
-    ({'name': 'the house', 'n': 3, 'motto': 'das Haus'}, {'source': '{name}', 'target': '{motto}'}),
-    ({'name': 'the house', 'motto': 'das Haus'}, {})])
+    ({'id': 'a', 'name': 'the house', 'n': 3, 'tags': [1], 'motto': 'das Haus'},
+     {'source': '{name}', 'target': '{motto}'})])
 def test_columns_of_json_lines_are_found_by_their_names(tmp_path, record, columns):
     def numbered(value, n):
         return {name: numbered(each, n) for name, each in value.items()} if isinstance(value, dict) else (
@@ -271,6 +282,24 @@ def test_columns_of_json_lines_are_found_by_their_names(tmp_path, record, column
     data = values(found.sections)['data']
     assert (data.get('header', False), data.get('columns', {})) == (bool(columns), columns)
     assert '100 usable pairs of 100' in found.said[0]
+
+
+def test_columns_are_found_by_name_in_every_file(tmp_path):
+    """Give a test whose columns stand in another order, and a validation of lines."""
+    (tmp_path / 'train.csv').write_text('en,de\n' + ''.join(f'the house {n},das Haus {n}\n' for n in range(100)))
+    (tmp_path / 'test.jsonl').write_text('{"de": "das Haus", "en": "the house"}\n' * 20)
+    for language, text in (('en', 'the house'), ('de', 'das Haus')):
+        (tmp_path / f'valid.{language}').write_text(f'{text}\n' * 20)
+    data = values(pairs.look([str(tmp_path / name) for name in (
+        'train.csv', 'valid.en', 'valid.de', 'test.jsonl')]).sections)['data']
+    del data['module']
+    text_job.run(wmt.Config(**data | {'remove_duplicates': False}, vocab_size=40), str(tmp_path / 'out'), [])
+    for split in ('train', 'validation', 'test'):
+        examples = records.open_split(str(tmp_path / 'out'), split)
+        sides = [[tf.train.Example.FromString(row).features.feature[side].bytes_list.value[0] for side in (
+            'source', 'target')] for row in examples.read(range(len(examples)))]
+        assert len(sides) >= 20 and all(
+            source.startswith(b'the house') and target.startswith(b'das Haus') for source, target in sides)
 
 
 def test_a_single_file_of_tabs_is_a_table(tmp_path):
@@ -305,9 +334,14 @@ ROWS = [f'the house {n}\tdas Haus {n}' for n in range(50)]
 @pytest.mark.parametrize('name, content, said', [
     ('a.tsv', '\n'.join(ROWS).encode('utf-16'), 'hold NUL characters, as UTF-16 does .* Save the files as UTF-8'),
     ('a.tsv', '\n'.join(f'{row}é' for row in ROWS).encode('latin-1'), 'not UTF-8: byte 0xe9.*Save the files as UTF-8'),
-    ('a.csv', '\n'.join(ROWS).replace('\t', ';').encode(), 'has one column.*Separate columns by commas in .csv'),
+    ('a.csv', '\n'.join(ROWS).replace('\t', '/').encode(), 'has one column.*Separate columns by commas in .csv'),
+    ('a.tsv', '\n'.join(f'{n}\tthe house\t{n}\tdas Haus {n}' for n in range(50)).encode(),
+     r'Leave those columns out, as by `cut -f2,4 \S+/a.tsv > pairs.tsv`'),
     ('a.csv', b'', 'a.csv is empty'), ('a.jsonl', b'', 'a.jsonl is empty'),
-    ('a.json', b'[{"source": "a"}]', 'its first line is not an object of JSON: .* Write one object per line'),
+    ('a.json', b'[{"source": "a"}]', 'is one JSON array'),
+    ('a.jsonl', b'{"id": "a", "title": "b", "context": "c", "question": "d", "answers": {"text": ["e"]}}',
+     'which of id, title, context, question, answers.text are source and target'),
+    ('a.jsonl', b'{"id": "a", "messages": [{"role": "user"}]}', 'which of id, messages are source'),
     ('a.jsonl', b'{"text": "a"}', 'has one name in a record, text, but a source and a target')])
 def test_tables_that_cannot_be_read(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)

@@ -294,10 +294,11 @@ def test_json_lines_are_read_as_the_same_table_is(tmp_path, columns):
     with open(tmp_path / 'a.csv', 'w', encoding='utf-8', newline='') as file:
         csv.writer(file).writerows([('en', 'de'), *pairs])
     records = [{'en': source, 'de': target} for source, target in pairs]
-    records[1] = dict(reversed(records[1].items())) | {'more': [1, 2]}
+    records[1] = dict(reversed(records[1].items()))
+    records[2]['more'] = [1, 2]
     (tmp_path / 'a.jsonl').write_text('\ufeff' + '\n'.join(map(json.dumps, records)) + '\n', encoding='utf-8')
     table, lines = rows(tmp_path / 'a.csv', columns, header=True), rows(tmp_path / 'a.jsonl', columns, bool(columns))
-    assert [record.columns for record in lines] == [record.columns for record in table] and len(table) == 4
+    assert [record.columns[:2] for record in lines] == [record.columns for record in table] and len(table) == 4
     assert not any(record.reason for record in lines)
     content = (tmp_path / 'a.jsonl').read_bytes()
     assert [record.offset for record in lines] == [0, *(n + 1 for n, byte in enumerate(content) if byte == 10)][:-1]
@@ -311,22 +312,56 @@ def test_values_of_json_become_text_and_names_within_names_are_joined(tmp_path):
 
 
 @pytest.mark.parametrize('line, reason', [
-    ('{"en": "a"', 'not an object of JSON: .*delimiter'), ('["a", "b"]', 'names with values are expected'),
-    ('', 'not an object'),
+    ('{"en": "a"', 'not an object of JSON: .*delimiter'), ('"a", "b"', 'not an object of JSON'),
     ('{}', 'names with values are expected'), (r'{"en": "\ud800", "de": "a"}', 'surrogates not allowed'),
-    ('[' * 100_000, 'recursion'), ('\xff', 'not UTF-8')])
+    ('{"a": ' * 100_000, 'recursion'), ('\xff', 'not UTF-8')])
 def test_a_line_that_is_no_record_of_json(tmp_path, line, reason):
-    """Refuse a file whose first line it is, which names the columns; elsewhere it is a dead letter."""
+    """Make it the first, too: the others' names count. A file without any other is refused."""
     good, line = b'{"en": "a", "de": "b"}', line.encode('latin-1')
-    (tmp_path / 'a.jsonl').write_bytes(b'\n'.join([good, line, good]))
-    found = rows(tmp_path / 'a.jsonl')
-    assert [bool(record.reason) for record in found] == [False, True, False] and re.search(reason, found[1].reason)
-    (tmp_path / 'a.jsonl').write_bytes(b'\n'.join([line, good]))
-    with pytest.raises(UserError, match=f'a.jsonl: its first line is .*{reason}.*one object per line'):
+    for lines, bad in (([good, line, good], 1), ([line, good], 0)):
+        (tmp_path / 'a.jsonl').write_bytes(b'\n'.join(lines))
+        found = rows(tmp_path / 'a.jsonl')
+        assert [number for number, record in enumerate(found) if record.reason] == [bad]
+        assert re.search(reason, found[bad].reason)
+    (tmp_path / 'a.jsonl').write_bytes(b'no JSON\n' * 3)
+    with pytest.raises(UserError, match='a.jsonl: its first line is not an object of JSON.*one object per'):
         rows(tmp_path / 'a.jsonl')
 
 
-def test_a_template_names_what_the_first_record_of_json_has(tmp_path):
+def test_an_array_of_json_is_refused_with_the_command_that_converts_it(tmp_path):
+    for text in ('[{"en": "a", "de": "b"}]', '[\n  {\n "en": "a"}]', '[' * 100_000):
+        (tmp_path / 'a.json').write_text(text)
+        with pytest.raises(UserError, match=r"is one JSON array.* as by `jq -c '\.\[\]' \S+a.json > lines.jsonl`"):
+            rows(tmp_path / 'a.json')
+
+
+def test_names_that_the_first_record_of_json_lacks(tmp_path):
+    """Drop what no record has to have, such as the input of an instruction."""
+    (tmp_path / 'a.jsonl').write_text('{"do": "add", "out": "3"}\n{"do": "add", "in": "1, 2", "out": "3"}\n')
+    found = rows(tmp_path / 'a.jsonl', {'source': '{do} {in}', 'target': '{out}'}, True)
+    assert [record.columns for record in found] == [('add', '3'), ('add 1, 2', '3')]
+
+
+@pytest.mark.parametrize('name', ['a.csv', 'a.JSONL'])
+def test_empty_lines_between_records_are_passed_over(tmp_path, name):
+    lines = ['', '{"en": "a", "de": "b"}', '', '', '{"en": "c", "de": "d"}', ''] if 'J' in name else [
+        '', 'a,b', '', '', 'c,"d\n\nd"', '']
+    (tmp_path / name).write_bytes('\r\n'.join(lines).encode())
+    found = rows(tmp_path / name, a_block=1)
+    assert [record.columns for record in found] == [('a', 'b'), ('c', 'd' if 'J' in name else 'd\n\nd')]
+    assert [record.offset for record in found] == [0, 2 + len(lines[1]) + 2]
+
+
+@pytest.mark.parametrize('delimiter', [',', ';', '\t'])
+def test_the_delimiter_of_csv_is_found(tmp_path, delimiter):
+    """Spreadsheets of most of Europe write semicolons; commas within texts then vary."""
+    pairs = [('a, "b"', 'c;d'), ('e', 'f\ng'), ('h, i, j', 'k\tl')]
+    with open(tmp_path / 'a.csv', 'w', encoding='utf-8', newline='') as file:
+        csv.writer(file, delimiter=delimiter).writerows(pairs)
+    assert [record.columns for record in rows(tmp_path / 'a.csv', a_block=1)] == pairs
+
+
+def test_a_template_names_what_a_record_of_json_has(tmp_path):
     (tmp_path / 'a.jsonl').write_text('{"en": "a", "de": "b"}\n')
     with pytest.raises(UserError, match="has no column 'fr'; it has en, de"):
         rows(tmp_path / 'a.jsonl', {'source': '{en}', 'target': '{fr}'}, True)

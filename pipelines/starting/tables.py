@@ -1,0 +1,120 @@
+"""Recognise which columns of a table are source and target, by their names and by what stands in them."""
+import contextlib
+import functools
+import itertools
+import json
+import re
+import tempfile
+from typing import NamedTuple
+
+from data_prep import UserError
+from data_prep.core import text_files
+from pipelines.starting import languages
+from pipelines.starting.findings import scratch
+
+FIRST_ROWS = 200  # rows from which columns are recognised
+# Usual names of sources and of targets, together in tables of translations, of answers, and of summaries or labels.
+_SOURCES = (('source', 'src'), ('instruction', 'context', 'input', 'question', 'prompt'),
+            ('article', 'document', 'dialogue', 'text'))
+_TARGETS = (('target', 'tgt'), ('output', 'response', 'answer', 'completion'),
+            ('highlight', 'summary', 'translation', 'label'))
+_TOGETHER = sorted(itertools.product(range(3), repeat=2), key=lambda pair: pair[0] != pair[1])
+_IDENTIFIERS = ('id', 'key', 'index', 'idx', 'guid', 'no')
+_ENDING = re.compile(r'[ _-](text|sentence|string)s?$|(?<=[a-z]{4})s$')
+
+
+class Table(NamedTuple):
+    """Reading of a table: whether its columns have names, and the templates of source and target."""
+    header: bool
+    columns: dict[str, str]
+
+
+@functools.cache
+def plain(source: text_files.Source) -> tuple[str, ...]:
+    """Return a source's files in seekable form, unpacked once."""
+    return text_files.unpack(source, tempfile.mkdtemp(dir=scratch()))
+
+
+def table(lists: dict[str, list[str]]) -> Table:
+    """Return how the tables among the files are read, from the first rows of the first one.
+
+    Raises:
+      UserError: it does not exist or is empty, has one column, or it is not clear which columns are source and target.
+    """
+    tables = [source for split, listed in lists.items()
+              for source in text_files.sources(split, '', listed) if source.format != 'lines']
+    if not tables:
+        return Table(False, {})
+    names, rows = _first_rows(tables[0])
+    found = _named(names)
+    if found or not names:  # if nothing can be read, the caller reports it
+        return Table(bool(found), _templates(*found) if found else {})
+    return _by_content(tables[0], names, rows)
+
+
+def _first_rows(source: text_files.Source) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the first row of a table, or the names of JSON lines, and the rows after it, with all columns.
+
+    Raises:
+      UserError: the table does not exist or is empty.
+    """
+    text_files.look_for([source])
+    for block in text_files.scan(source, plain(source), FIRST_ROWS, False):
+        rows = [record.columns for record in text_files.cells(block) if not record.reason]
+        return (block.names, rows) if block.names else (rows[0] if rows else (), rows[1:])
+    raise UserError(f'{source.files[0]} is empty. Give a table of two columns, or two files.')
+
+
+def _named(names: tuple[str, ...]) -> tuple[list[str], str] | None:
+    """Return the columns of the source and that of the target, if their names tell them."""
+    words = {name: _ENDING.sub('', name.rpartition('.')[2].strip().lower()) for name in names}
+    for one, other in _TOGETHER:
+        sources, targets = ([name for name in names if words[name] in family]
+                            for family in (_SOURCES[one], _TARGETS[other]))
+        if sources and targets:
+            return sources, targets[0]
+    coded = [name for name in names if languages.is_language(words[name])]
+    if len(coded) > 2 and words[coded[0]] in _IDENTIFIERS:  # rather than Indonesian or Norwegian
+        coded = coded[1:]
+    return (coded[:1], coded[1]) if len(coded) > 1 else None
+
+
+def _by_content(source: text_files.Source, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    """Choose the two columns of text; of a table whose first row is not known to be a header, the first two."""
+    path, has_names = source.files[0], source.format == 'jsonl'
+    if len(names) < 2:
+        raise UserError(f'{path} has one name in a record, {names[0]}, but a source and a target are needed.'
+                        if has_names else
+                        f'{path} has one column, but a source and a target are needed. Separate columns by commas '
+                        'in .csv and by tabs in .tsv, or give two files.')
+    texts = [n for n in range(len(names)) if not all(_is_no_text(row[n]) for row in rows if n < len(row))]
+    if has_names:
+        texts = [n for n in texts if names[n].strip().lower() not in _IDENTIFIERS]
+        if len(texts) != 2:
+            raise UserError(f'{path}: which of {", ".join(names)} are source and target? Call one source and one '
+                            'target.')
+    elif len(texts) < 2 or texts[:2] == [0, 1]:
+        return Table(False, {})
+    # Numbers, such as an index, stand before the texts or between them.
+    first, second = (names[n] for n in texts[:2])
+    if not has_names and (not (first.strip() and second.strip()) or any(
+            name.strip() and _is_no_text(name) for n, name in enumerate(names) if n not in texts)):
+        remedy = (f', as by `cut -f{texts[0] + 1},{texts[1] + 1} {path} > pairs.tsv`' if source.format == 'tsv' else
+                  ', or begin with a row of names such as id,source,target')
+        raise UserError(f'{path}: columns of numbers stand among those of text, and no header names them. Leave those '
+                        f'columns out{remedy}.')
+    return Table(True, _templates([first], second))
+
+
+def _templates(sources: list[str], target: str) -> dict[str, str]:
+    return {'source': ' '.join(f'{{{name}}}' for name in sources), 'target': f'{{{target}}}'}
+
+
+def _is_no_text(value: str) -> bool:
+    """Return whether a cell is empty, a number or a list."""
+    with contextlib.suppress(ValueError):
+        float(value or 'nan')
+        return True
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(value), list)
+    return False
