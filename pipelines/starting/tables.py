@@ -74,7 +74,7 @@ def _named(names: tuple[str, ...]) -> tuple[list[str], str] | None:
         if sources and targets:
             return sources, targets[0]
     coded = [name for name in names if languages.is_language(words[name])]
-    if len(coded) > 2 and words[coded[0]] in _IDENTIFIERS:  # rather than Indonesian or Norwegian
+    if coded and len(names) > 2 and words[coded[0]] in _IDENTIFIERS:  # rather than Indonesian or Norwegian
         coded = coded[1:]
     return (coded[:1], coded[1]) if len(coded) > 1 else None
 

@@ -270,6 +270,8 @@ def test_columns_of_text_are_found_beside_numbers(tmp_path, text, header, column
      {'source': '{translation.en}', 'target': '{translation.zh-CN}'}),
     ({'id': 'a', 'translation': {'en': 'the house', 'de': 'das Haus'}},
      {'source': '{translation.en}', 'target': '{translation.de}'}),
+    ({'id': 'a', 'translation': {'en': 'the house', 'python': 'house()'}},
+     {'source': '{translation.en}', 'target': '{translation.python}'}),
     ({'id': 'a', 'name': 'the house', 'n': 3, 'tags': [1], 'motto': 'das Haus'},
      {'source': '{name}', 'target': '{motto}'})])
 def test_columns_of_json_lines_are_found_by_their_names(tmp_path, record, columns):
