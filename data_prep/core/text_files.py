@@ -143,7 +143,7 @@ def named(template: str) -> list[str]:
 
 def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header: bool,
          columns: Mapping[str, str] = _AS_THEY_COME) -> Iterator[Block]:
-    """Cut a source into blocks, reading it once.
+    """Cut a source into blocks, reading it once, and its first records before.
 
     Args:
       header: whether a table's first row names its columns; JSON lines have the names of their first records.
@@ -154,7 +154,7 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
         lines can be read; or a single file is no table.
     """
     streams = [open_plain(path) for path in plain]
-    cutter = _CUTTERS.get(source.format, _lines)
+    cutter = _CUTTERS[source.format]
     offsets, counts = [0] * len(plain), [0] * len(plain)
     starts, first = (0,) * len(plain), 0
     whole = Block(source, plain, starts, 0, 0, _keys(source, plain, columns), _delimiter(source, plain))
@@ -192,8 +192,8 @@ def _keys(source: Source, plain: tuple[str, ...], columns: Mapping[str, str]) ->
     names, reason = dict[str, None](), ''
     for row, _ in itertools.islice(_json_lines(open_plain(plain[0])), _FIRST):
         try:
-            names |= dict.fromkeys(_values(json.loads(row.decode('utf-8-sig'))))
-        except (ValueError, RecursionError) as error:
+            names |= dict.fromkeys(_object(row.decode('utf-8-sig')))
+        except ValueError as error:
             reason = reason or str(error)
             if row.lstrip().startswith(b'[') and not names:
                 raise UserError(f'{source.files[0]} is one JSON array. Write an object per line, as by '
@@ -254,7 +254,7 @@ def cells(block: Block) -> Iterator[Record]:
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
-    cutter = _CUTTERS.get(block.source.format, _lines)
+    cutter = _CUTTERS[block.source.format]
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
@@ -287,9 +287,8 @@ def _cells(block: Block, text: list[str]) -> tuple[tuple[str, ...], str | None]:
             return tuple(text[0].split('\t')), None
         case 'jsonl':
             try:
-                values = _values(json.loads(text[0]))
-                ''.join(itertools.chain(*values.items())).encode()  # an escape may be half of a letter
-            except (ValueError, RecursionError) as error:
+                values = _object(text[0])
+            except ValueError as error:
                 return (), f'not an object of JSON: {error}'
             return tuple(values.get(name, '') for name in block.names), None
     try:
@@ -302,10 +301,25 @@ def _cells(block: Block, text: list[str]) -> tuple[tuple[str, ...], str | None]:
     return tuple(row), None
 
 
-def _values(found: Any, within: str = '') -> dict[str, str]:
+def _object(text: str) -> dict[str, str]:
+    """Return the values of a JSON object as text, by name.
+
+    Raises:
+      ValueError: it is none, is empty or too deep, or has half of a letter.
+    """
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not found:
+            raise ValueError('names with values are expected, such as {"source": "a dog", "target": "ein Hund"}')
+        values = _values(found)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    ''.join(itertools.chain(*values.items())).encode()  # an escape may be half of a letter
+    return values
+
+
+def _values(found: dict[str, Any], within: str = '') -> dict[str, str]:
     """Return an object's values as text, by name; those of an object inside it are named `outer.inner`."""
-    if not isinstance(found, dict) or not (found or within):
-        raise ValueError('names with values are expected, such as {"source": "a dog", "target": "ein Hund"}')
     row: dict[str, str] = {}
     for name, value in found.items():
         if isinstance(value, dict):
@@ -375,4 +389,4 @@ def _quoted(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
         yield b''.join(pending), size
 
 
-_CUTTERS = {'csv': _csv_records, 'jsonl': _json_lines}  # of other files, every line is a record
+_CUTTERS = {'lines': _lines, 'tsv': _lines, 'csv': _csv_records, 'jsonl': _json_lines}

@@ -42,7 +42,7 @@ _SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
 
 @dataclasses.dataclass(frozen=True)
 class _Read:
-    """What was read of a split.
+    """Hold what was read of a split.
 
     Attributes:
       records: the inspected ones, the first.
@@ -79,8 +79,8 @@ def look(paths: list[str]) -> Findings:
                         f'{folder.rstrip("/")}/train.de.')
     lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
-    table = tables.table(lists)
-    read = {split: _read(split, listed, table) for split, listed in lists.items() if listed}
+    columns = tables.columns(lists)
+    read = {split: _read(split, listed, columns) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
     _refuse(lists['train'], read['train'])
     refuse_empty(lists, {split: len(each.pairs) for split, each in read.items()}, 'no usable pair', 'pairs')
@@ -88,10 +88,8 @@ def look(paths: list[str]) -> Findings:
     sides = [_language(lists['train'], pairs, side) for side in (0, 1)]
     data |= {'source': (sides[0] or 'en', '' if sides[0] else 'not recognised; set it'),
              'target': (sides[1] or 'en', '' if sides[1] else 'not recognised; set it')}
-    if table.header:
-        data['header'] = True, 'the columns have names'
-    if table.columns:
-        data['columns'] = table.columns, 'templates of source and target'
+    if columns:
+        data |= {'header': (True, 'the columns have names'), 'columns': (columns, 'templates of source and target')}
     if any(each.bad for each in read.values()):
         data['max_dead_letters'] = dead_letters_of({split: (len(each.bad) / len(each.records), each.total)
                                                     for split, each in read.items()}, examples), 'some are damaged'
@@ -127,15 +125,15 @@ def look(paths: list[str]) -> Findings:
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
-def _read(split: str, listed: list[str], table: tables.Table) -> _Read:
+def _read(split: str, listed: list[str], columns: dict[str, str]) -> _Read:
     found = text_files.sources(split, '', listed)
     text_files.look_for(found)
     records, total = list[Record](), 0
     for source in found:
-        for block in text_files.scan(source, tables.plain(source), 2000, table.header, table.columns):
+        for block in text_files.scan(source, tables.plain(source), 2000, bool(columns), columns):
             total += block.records
             if len(records) < LOOKED_AT:
-                records += text_files.read(block, table.columns)
+                records += text_files.read(block, columns)
     return _Read(records, total)
 
 

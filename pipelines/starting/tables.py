@@ -5,7 +5,6 @@ import itertools
 import json
 import re
 import tempfile
-from typing import NamedTuple
 
 from data_prep import UserError
 from data_prep.core import text_files
@@ -23,20 +22,16 @@ _IDENTIFIERS = ('id', 'key', 'index', 'idx', 'guid', 'no')
 _ENDING = re.compile(r'[ _-](text|sentence|string)s?$|(?<=[a-z]{4})s$')
 
 
-class Table(NamedTuple):
-    """Reading of a table: whether its columns have names, and the templates of source and target."""
-    header: bool
-    columns: dict[str, str]
-
-
 @functools.cache
 def plain(source: text_files.Source) -> tuple[str, ...]:
     """Return a source's files in seekable form, unpacked once."""
     return text_files.unpack(source, tempfile.mkdtemp(dir=scratch()))
 
 
-def table(lists: dict[str, list[str]]) -> Table:
-    """Return how the tables among the files are read, from the first rows of the first one.
+def columns(lists: dict[str, list[str]]) -> dict[str, str]:
+    """Return templates of source and target for the tables among the files, from the first rows of the first one.
+
+    Without templates there are no tables, or their columns have no names and the first two are meant.
 
     Raises:
       UserError: it does not exist or is empty, has one column, or it is not clear which columns are source and target.
@@ -44,11 +39,11 @@ def table(lists: dict[str, list[str]]) -> Table:
     tables = [source for split, listed in lists.items()
               for source in text_files.sources(split, '', listed) if source.format != 'lines']
     if not tables:
-        return Table(False, {})
+        return {}
     names, rows = _first_rows(tables[0])
     found = _named(names)
     if found or not names:  # if nothing can be read, the caller reports it
-        return Table(bool(found), _templates(*found) if found else {})
+        return _templates(*found) if found else {}
     return _by_content(tables[0], names, rows)
 
 
@@ -79,7 +74,8 @@ def _named(names: tuple[str, ...]) -> tuple[list[str], str] | None:
     return (coded[:1], coded[1]) if len(coded) > 1 else None
 
 
-def _by_content(source: text_files.Source, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _by_content(source: text_files.Source, names: tuple[str, ...], rows: list[tuple[str, ...]]
+                ) -> dict[str, str]:
     """Choose the two columns of text; of a table whose first row is not known to be a header, the first two."""
     path, has_names = source.files[0], source.format == 'jsonl'
     if len(names) < 2:
@@ -94,7 +90,7 @@ def _by_content(source: text_files.Source, names: tuple[str, ...], rows: list[tu
             raise UserError(f'{path}: which of {", ".join(names)} are source and target? Call one source and one '
                             'target.')
     elif len(texts) < 2 or texts[:2] == [0, 1]:
-        return Table(False, {})
+        return {}
     # Numbers, such as an index, stand before the texts or between them.
     first, second = (names[n] for n in texts[:2])
     if not has_names and (not (first.strip() and second.strip()) or any(
@@ -103,7 +99,7 @@ def _by_content(source: text_files.Source, names: tuple[str, ...], rows: list[tu
                   ', or begin with a row of names such as id,source,target')
         raise UserError(f'{path}: columns of numbers stand among those of text, and no header names them. Leave those '
                         f'columns out{remedy}.')
-    return Table(True, _templates([first], second))
+    return _templates([first], second)
 
 
 def _templates(sources: list[str], target: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ SCORED = 300  # trees on which the baseline is computed
 
 
 class _Read(NamedTuple):
-    """What was read of a split.
+    """Hold what was read of a split.
 
     Attributes:
       rows: words, linear form and kind of the inspected trees, the first.

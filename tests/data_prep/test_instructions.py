@@ -97,7 +97,7 @@ def test_columns_that_are_not_there(table, tmp_path):
 
 
 def test_the_shipped_configuration_learns_a_table_by_heart(table, tmp_path):
-    """As it ships, but for a smaller net; of other rows."""
+    """Learn as it ships, but with a smaller net and other rows."""
     resolved = config.load('instructions', [
         f'data.folder={tmp_path}', *(f'data.{split}=[table.csv]' for split in wmt.SPLITS), 'data.vocab_size=370',
         'input.rows=4', 'model.N=1', 'model.d_model=64', 'train.steps=120', 'train.log_every=60',
