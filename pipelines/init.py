@@ -5,10 +5,10 @@
     python -m pipelines.init trees treebank/ > my.yaml
     python -m pipelines.init tryon DIR --memory 16 > my.yaml
 
-`images` takes folders or archives of class folders; `pairs` takes two line-aligned files, or tables (.csv, .tsv, JSON
-lines), with or without those of validation and test; `trees` takes files in brackets or folders of them; `tryon` takes
-a folder laid out as VITON-HD's. Findings, choices and expectations are printed, and written to the file's head. Data
-from which nothing can be learned is refused.
+`images` takes folders or archives of class folders, or of images and a table of their classes; `pairs` takes two
+line-aligned files, or tables, with or without those of validation and test; `trees` takes files in brackets or folders
+of them; `tryon` takes a folder laid out as VITON-HD's. Tables are .csv, .tsv or JSON lines. Findings, choices and
+expectations are printed, and written to the file's head. Data from which nothing can be learned is refused.
 """
 import argparse
 import math

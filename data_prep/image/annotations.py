@@ -1,8 +1,7 @@
 """Parse annotation files of images: classes, descriptions of classes, and bounding boxes.
 
-Formats are those of ILSVRC (development kit, bounding boxes), Kaggle's ImageNet and Tiny ImageNet.
+Formats are those of ILSVRC (development kit, bounding boxes) and Tiny ImageNet.
 """
-import csv
 import hashlib
 import io
 import math
@@ -71,26 +70,17 @@ def synsets(content: bytes, path: str) -> Synsets:
     return Synsets({number: wnid for number, wnid, _ in rows}, {wnid: called for _, wnid, called in rows if called})
 
 
-def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str] | dict[str, str]:
-    """Parse the classes of images, given as ids or as ILSVRC's numbers.
+def labels(content: bytes, path: str, numbers: dict[str, str]) -> list[str]:
+    """Parse the classes of images, one per line in the order of the images' names: ids, or ILSVRC's numbers.
 
     Args:
-      content: a class per line, in the order of the images' names; or Kaggle's LOC_val_solution.csv.
+      content: the text.
       path: its name.
       numbers: `Synsets.ids`, or nothing.
 
-    Returns:
-      One class id per image; for the CSV, image names without ending -> ids.
-
     Raises:
-      UserError: it is in neither format, or a number is not one of `numbers`.
+      UserError: it is not UTF-8, or a number is not one of `numbers`.
     """
-    lines = _lines(content, path)
-    if lines and lines[0].startswith('ImageId,'):
-        try:
-            return {row[0]: row[1].split()[0] for row in csv.reader(lines[1:]) if len(row) > 1 and row[1].strip()}
-        except csv.Error as error:
-            raise UserError(f'{path} is not the CSV its first line says ({error}). Fetch it again.') from error
     found = classes(content, path)
     for line, label in enumerate(found, 1):
         if numbers and label.isdigit() and label not in numbers:

@@ -131,7 +131,7 @@ class _Scan(beam.DoFn):
         tf.io.gfile.makedirs(scratch)
         packs: dict[str, list] = {split: [] for split in (*SPLITS, BOXES)}
         refused = []
-        for found in readers.scan(source, scratch, _synsets(self.config).ids):
+        for found in readers.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
             if isinstance(found, readers.Found):
                 refused.append(letter(self.config, posixpath.join(source.listed, found.name), found.offset,
                                       found.reason))

@@ -7,7 +7,8 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -15,11 +16,12 @@ import tensorflow as tf
 from data_prep import UserError
 from data_prep.core import archives
 from data_prep.core.files import NOT_THERE, open_file, read, walk_folder
-from data_prep.image import annotations
+from data_prep.image import annotations, class_tables
+from data_prep.image.class_tables import PICTURES
 
-PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
 BOXES = 'boxes'
 _SMALL = 1 << 26  # bytes
+_FIRST_TWO: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
@@ -31,7 +33,7 @@ class Source(NamedTuple):
       listed: the path as the user wrote it.
       path: the folder or archive.
       inside: a folder in the archive, or nothing.
-      labels: a file with the classes of images outside class folders, or nothing.
+      labels: a table with the images' classes, or a list of the classes of those outside class folders, or nothing.
     """
     split: str
     number: int
@@ -152,16 +154,18 @@ def _named(found: Found) -> Found:
     return found if name == found.name else found._replace(name=name, reason='its name is not UTF-8')
 
 
-def scan(source: Source, scratch: str, numbers: dict[str, str]
+def scan(source: Source, scratch: str, numbers: dict[str, str], columns: Mapping[str, str] = _FIRST_TWO
          ) -> Iterator[Picture | Found | annotations.BoxRange]:
     """Yield every image with its class, every bounding-box annotation, and unusable files with a reason.
 
-    An image's class is the first folder below the source. For images in none, `source.labels` gives the class; for
-    images in a folder `images`, the `_annotations.txt` beside it. Files without an image's name, and hidden files, are
-    skipped.
+    If `source.labels` is a table, it gives the classes of images, and those it does not name are skipped. Otherwise an
+    image's class is the first folder below the source; for images in none, a list gives it; for those in a folder
+    `images`, the `_annotations.txt` beside it. Files without an image's name, and hidden files, are skipped.
 
     Args:
+      scratch: an existing folder for unpacked files.
       numbers: ILSVRC's class numbers -> ids, or nothing.
+      columns: of the table, as in `class_tables.read`.
 
     Raises:
       UserError: as `walk`; or images have no class folders and no labels, or another number of labels.
@@ -169,6 +173,7 @@ def scan(source: Source, scratch: str, numbers: dict[str, str]
     flat: list[Found] = []
     said: dict[str, str] = {}
     in_folders = False
+    given = _given(source, scratch, numbers, columns)
     for found in walk(source, scratch):
         ending = posixpath.splitext(found.name)[1].lower()
         top, _, below = found.name.partition('/')
@@ -184,35 +189,47 @@ def scan(source: Source, scratch: str, numbers: dict[str, str]
             if found.name.endswith('_annotations.txt'):
                 said |= annotations.annotations(content, f'{source.path}/{found.name}')
         elif ending in PICTURES and source.split != BOXES:
-            if below and top != 'images':
+            if below and top != 'images' and not isinstance(given, dict):
                 yield Picture(found, top)
                 in_folders = True
             else:
                 flat.append(found)
-    yield from _flat(source, sorted(flat, key=lambda found: found.name), said, numbers, in_folders)
-
-
-def _flat(source: Source, pictures: list[Found], said: dict[str, str], numbers: dict[str, str],
-          in_folders: bool) -> Iterator[Picture | Found]:
-    """Yield images outside class folders, sorted by name, with their classes."""
-    if source.labels:
-        found = annotations.labels(read_small(source.labels), source.labels, numbers)
-        if isinstance(found, dict):
-            said = {picture.name: found[stem] for picture in pictures
-                    if (stem := posixpath.splitext(posixpath.basename(picture.name))[0]) in found}
-        elif len(found) != len(pictures):
-            raise UserError(f'{source.labels} has {len(found):,} classes, but {source.path} has {len(pictures):,} '
-                            'images in no class folder. It needs one class per image, in the order of their names.')
-        else:
-            said = {picture.name: label for picture, label in zip(pictures, found)}
-    elif not said and not in_folders and any('/' not in picture.name for picture in pictures):
+    if given is None and not said and not in_folders and any('/' not in picture.name for picture in flat):
         raise UserError(f'data.{source.split}: the images of {source.path} lie in no class folders. Name the folder '
-                        'that holds class folders' + (
-                            f', or give a file with a class per image in data.{source.split}_labels.'
-                            if source.split != 'train' else '.'))
+                        f'that holds class folders, or give a table of images and classes in data.{source.split}_'
+                        'labels.')
+    yield from _flat(source, sorted(flat, key=lambda found: found.name), said if given is None else given)
+
+
+def _given(source: Source, scratch: str, numbers: dict[str, str], columns: Mapping[str, str]
+           ) -> dict[str, str] | list[str] | None:
+    """Return the classes in the source's `labels`: by image, or in the order of the images; or None."""
+    if not source.labels:
+        return None
+    if class_tables.is_table(source.labels):
+        return class_tables.read(source.labels, columns, scratch)
+    return annotations.labels(read_small(source.labels), source.labels, numbers)
+
+
+def _flat(source: Source, pictures: list[Found], classes: dict[str, str] | list[str]) -> Iterator[Picture | Found]:
+    """Yield images, sorted by name, with the classes given for them."""
+    if isinstance(classes, list):
+        if len(classes) != len(pictures):
+            raise UserError(f'{source.labels} has {len(classes):,} classes, but {source.path} has {len(pictures):,} '
+                            'images in no class folder. It needs one class per image, in the order of their names.')
+        yield from map(Picture, pictures, classes)
+        return
+    if source.labels:
+        pictures = [picture for picture in pictures if class_tables.find(classes, picture.name) is not None]
+        if not pictures:
+            raise UserError(f'data.{source.split}_labels: {source.labels} names no image of {source.path}. Name its '
+                            "columns in data.columns, such as {image: '{file}', class: '{label}'}.")
     for picture in pictures:
-        label = said.get(picture.name) or said.get(posixpath.basename(picture.name))
-        if not label and not said:
+        label = class_tables.find(classes, picture.name)
+        if not classes:
             label = posixpath.dirname(picture.name)  # here, `images` is a class
-        yield Picture(picture, label) if label else picture._replace(reason='in no class folder, and nothing gives its '
-                                                                     'class')
+        if label:
+            yield Picture(picture, label)
+        else:
+            yield picture._replace(reason=f'{source.labels} gives it no class, or two' if source.labels else
+                                   'in no class folder, and nothing gives its class')

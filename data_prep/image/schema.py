@@ -2,7 +2,7 @@
 import dataclasses
 import os
 
-from data_prep.core import archives, splits
+from data_prep.core import archives, splits, templates
 from data_prep.image import codec
 
 SPLITS = splits.SPLITS
@@ -18,10 +18,15 @@ class Config:
     A split is a list of folders and tar archives (.tar, .tar.gz, .tgz) of class folders; a path may continue inside an
     archive, to the folder that holds them: `cifar10_train.tar.gz/train`. A tar counts as a folder of its name. So
     `ILSVRC2012_img_train.tar`, a tar with one tar per class, is listed as it is, and so is Tiny ImageNet's folder, or
-    its `val` with `val_annotations.txt` in it. For images without class folders, as in `ILSVRC2012_img_val.tar`,
-    `validation_labels` (or `test_labels`) is a text with one class per line in the order of their names: its id or,
-    with `synsets` (`ILSVRC2012_devkit_t12.tar.gz/ILSVRC2012_devkit_t12/data/meta.mat`, or a text with a WordNet id and
-    a number per line), ILSVRC's number; or it is Kaggle's LOC_val_solution.csv.
+    its `val` with `val_annotations.txt` in it.
+
+    For images without class folders, `train_labels` (`validation_labels`, `test_labels`) is a table ending in .csv,
+    .tsv or .jsonl of images and classes. `columns` names these by templates, such as `{image: '{id}', class:
+    '{breed}'}`; without it, they are the first two. An image is named by its path or file name, with or without ending.
+    A table also decides where there are folders, and images it does not name are not used. Kaggle's
+    LOC_val_solution.csv is one. Any other file, as for `ILSVRC2012_img_val.tar`, has one class per line in the order of
+    the images' names: its id or, with `synsets` (`ILSVRC2012_devkit_t12.tar.gz/ILSVRC2012_devkit_t12/data/meta.mat`, or
+    a text with a WordNet id and a number per line), ILSVRC's number.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training images are split off by a hash
     of the class and the name in its folder. Classes are the training folders in alphabetical order, or the lines of
@@ -41,8 +46,10 @@ class Config:
     test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
+    train_labels: str = ''  # table of images and classes, for images outside class folders
     validation_labels: str = ''
     test_labels: str = ''
+    columns: dict[str, str] = dataclasses.field(default_factory=dict)  # of these tables: image and class, as '{name}'
     synsets: str = ''
     labels: str = ''
     words: str = ''
@@ -56,6 +63,9 @@ class Config:
 
     def __post_init__(self):
         splits.check_dead_letters(self, 'images')
+        templates.check(self.columns, ('image', 'class'), (), "{image: '{id}', class: '{breed}'}")
+        if self.columns and not (self.train_labels or self.validation_labels or self.test_labels):
+            raise ValueError('columns are those of tables of classes; give train_labels, or leave columns out')
         if self.samples not in ('', 'digits'):
             raise ValueError(f'samples must be digits or empty; it is {self.samples!r}')
         if self.samples:
@@ -79,7 +89,7 @@ class Config:
         listed = getattr(self, split)
         if split == 'train':
             listed = [*listed, *self.boxes, *filter(None, (self.labels, self.words, self.synsets))]
-        elif (labels := getattr(self, f'{split}_labels')):
+        if (labels := getattr(self, f'{split}_labels')):
             listed = [*listed, labels]
         paths = [archives.split(self.path(file))[0] for file in listed]
         below = [os.path.join(path, name) for path in paths if '://' not in path and os.path.isdir(path)

@@ -1,9 +1,8 @@
 """Keys and names of parallel text."""
 import dataclasses
 import os
-import re
 
-from data_prep.core import archives, splits
+from data_prep.core import archives, splits, templates
 from data_prep.text import subwords
 
 SPLITS = ('train', 'validation', 'test')
@@ -66,14 +65,10 @@ class Config(subwords.Config):
         splits.check(self, 'files', 'pairs')
 
     def _check_columns(self):
-        given = set(self.columns)
-        if given and not (self.header and {'source', 'target'} <= given <= {'source', 'target', 'kind'}):
-            raise ValueError('columns needs header: true and templates of source and target (and kind), such as '
-                             "{source: '{Instruction} {Input}', target: '{Response}'}; "
-                             f'header is {self.header} and columns names {", ".join(sorted(given))}')
-        for part, template in self.columns.items():
-            if not re.search(r'\{[^{}]+\}', template):
-                raise ValueError(f"columns.{part} {template!r} names no column in braces, such as '{{Response}}'")
+        if self.columns and not self.header:
+            raise ValueError('columns needs header: true, a first row that names the columns')
+        templates.check(self.columns, ('source', 'target'), ('kind',),
+                        "{source: '{Instruction} {Input}', target: '{Response}'}")
 
     def files(self, split: str) -> list[str]:
         """Return the split's files, below `folder` if one is given; for a path inside an archive, the archive."""

@@ -1,4 +1,4 @@
-"""Inspect images in class folders: counts, sizes, balance, copies, and damaged files with the reason."""
+"""Inspect images in class folders or of a table of classes: counts, sizes, balance, copies, and damaged files."""
 import collections
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
-from pipelines.starting import folders, recipes
+from pipelines.starting import labelled, recipes
 from pipelines.starting.findings import (
     DRIFT,
     Findings,
@@ -61,23 +61,27 @@ class _Look(NamedTuple):
 
 
 def look(paths: list[str]) -> Findings:
-    """Inspect folders or archives of class folders.
+    """Inspect folders or archives of class folders, or of images whose classes a table gives.
 
     Raises:
       UserError: nothing can be learned from them.
     """
-    lists, left_out = folders.splits(paths)
+    layout = labelled.layout(paths)
+    lists, left_out = layout.lists, layout.said
     say(f'listing {", ".join(lists["train"])} …')
-    found, loose = _listed('train', lists['train'])
+    found, loose = _listed('train', layout)
     counts = collections.Counter(picture.label for picture in found)
     _refuse_few(counts, lists['train'])
-    held = _held_out(lists, counts, left_out)
+    held = _held_out(layout, counts)
     seen = _inspected(found)
     readable = round(len(found) * (1 - seen.damaged / seen.looked))
     examples, keys = divided(lists, readable, lambda split: len(held[split][0]), held_out_fraction(readable), 'name')
     sections: Sections = {'data': {
         'module': ('data_prep.imagenet', ''), 'train': (lists['train'], ''), **keys,
         'remove_duplicates': (True, 'leaves out training images of the test')}}
+    sections['data'] |= {f'{split}_labels': (path, '') for split, path in layout.labels.items() if lists[split]}
+    if layout.columns:
+        sections['data']['columns'] = layout.columns, 'of the tables of classes'
     # Both copies of an image in two classes are left out; a sample holds few pairs of copies.
     unusable = (seen.damaged + 2 * seen.both_classes * len(found) / seen.looked) / seen.looked + len(loose) / len(found)
     limit = dead_letters_of({'train': (unusable, len(found))} | {
@@ -129,41 +133,41 @@ def _unusable(pictures: list[readers.Picture], others: int) -> tuple[float, int]
     return (seen.damaged / seen.looked * len(pictures) + others) / count, count
 
 
-def _held_out(lists: dict[str, list[str]], counts: collections.Counter, left_out: list[str]
+def _held_out(layout: labelled.Layout, counts: collections.Counter
               ) -> dict[str, tuple[list[readers.Picture], int]]:
     """Return the images of the classes in the given validation and test splits, and how many other files each has.
 
-    A split of which at most half are of the classes is not used.
+    A split of which at most half are of the classes is not used: its list is emptied, and a sentence says so.
 
     Args:
-      lists: what each split is read from; the list of a split that is not used is emptied.
+      layout: where the images are.
       counts: images of each class in training.
-      left_out: what is said of it is added here.
     """
+    lists, said = layout.lists, layout.said
     found: dict[str, tuple[list[readers.Picture], int]] = {}
     for split in ('validation', 'test'):
         if not lists[split]:
             continue
-        pictures, loose = _listed(split, lists[split])
+        pictures, loose = _listed(split, layout)
         known, where = [each for each in pictures if each.label in counts], ', '.join(lists[split])
         if len(known) <= len(pictures) / 2:
-            left_out.append(f'{where} is not used: {len(known):,} of its {len(pictures):,} images are of the training '
-                            f'classes. A part of the training images is the {split} instead.')
+            said.append(f'{where} is not used: {len(known):,} of its {len(pictures):,} images are of the training '
+                        f'classes. A part of the training images is the {split} instead.')
             lists[split] = []
             continue
         found[split] = known, len(pictures) - len(known) + len(loose)
         if found[split][1]:
-            left_out.append(f'{where}: {found[split][1]:,} files are of no class of the training images, and become '
-                            'dead letters.')
+            said.append(f'{where}: {found[split][1]:,} files are of no class of the training images, and become '
+                        'dead letters.')
     return found
 
 
-def _listed(split: str, listed: list[str]) -> tuple[list[readers.Picture], list[readers.Found]]:
+def _listed(split: str, layout: labelled.Layout) -> tuple[list[readers.Picture], list[readers.Found]]:
     """Return the images of a split, and files that cannot be used, each with its reason."""
     found, loose = list[readers.Picture](), list[readers.Found]()
-    for source in readers.sources(split, '', listed):
+    for source in readers.sources(split, '', layout.lists[split], layout.labels.get(split, '')):
         readers.look_for(source)
-        for each in readers.scan(source, scratch(), {}):
+        for each in readers.scan(source, scratch(), {}, layout.columns):
             if isinstance(each, readers.Picture):
                 found.append(each)
             elif isinstance(each, readers.Found):
@@ -265,8 +269,9 @@ def _warnings(counts: collections.Counter, seen: _Look, loose: list[readers.Foun
 def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]:
     """Write an even sample of the images into class folders; return the keys of `data`."""
     ordered = sorted(pictures, key=lambda picture: picture.label)
-    for number, picture in enumerate(spread(ordered, SMALL)):
-        path = pathlib.Path(folder, picture.label, f'{number}{pathlib.PurePath(picture.found.name).suffix}')
+    places = {label: str(number) for number, label in enumerate(dict.fromkeys(each.label for each in ordered))}
+    for number, picture in enumerate(spread(ordered, SMALL)):  # a table's class may be no name of a folder
+        path = pathlib.Path(folder, places[picture.label], f'{number}{pathlib.PurePath(picture.found.name).suffix}')
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # a link to a file that is gone
             path.write_bytes(files.read(picture.found.file, picture.found.offset, picture.found.length))

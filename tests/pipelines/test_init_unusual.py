@@ -55,6 +55,9 @@ def lines(path, rows):
     (two_classes('a'), {'train': ['a']}, ''),
     (two_classes('a/b'), {'train': ['a/b']}, ''),  # an unpacked archive of a folder
     (['a/train/1.png', 'a/bus/2.png', 'a/car/3.png'], {'train': ['a']}, ''),  # vehicles
+    ([*two_classes('a/seg_train/seg_train'), *two_classes('a/seg_test/seg_test'), 'a/seg_pred/seg_pred/1.png'],
+     {'train': ['a/seg_train/seg_train'], 'test': ['a/seg_test/seg_test']}, 'Left out beside seg_train, .*: seg_pred.'),
+    ([*two_classes('a/trainingSet'), 'a/testSet/1.png'], {'train': ['a/trainingSet']}, 'Left out .*: testSet.'),
     ([*two_classes('a/train'), *two_classes('a/val'), *two_classes('a/valid')],
      {'train': ['a/train'], 'validation': ['a/val', 'a/valid']}, ''),
     ([*two_classes('a/train'), *two_classes('a/test'), 'a/__MACOSX/x.png', *two_classes('a/a')],

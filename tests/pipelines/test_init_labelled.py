@@ -1,0 +1,175 @@
+"""A first configuration for images whose classes a table gives, as Kaggle and Hugging Face lay them out."""
+import os
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep import UserError
+from data_prep.image.schema import SPLITS
+from pipelines.starting import images, labelled
+from pipelines.starting.findings import values
+
+KINDS = ('cat', 'dog')
+
+
+def draw(path, seed):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, [16, 16, 3], np.uint8)).save(path)
+
+
+def images_in(folder, names):
+    for name in names:
+        draw(folder / name, sum(name.encode()))
+
+
+def numbered(below='', first=0, count=24):
+    return [f'{below}{number:03d}.png' for number in range(first, first + count)]
+
+
+def rows(names, head='id,breed', kind=lambda number: KINDS[number % 2]):
+    return '\n'.join([head] * bool(head) + [f'{name},{kind(number)}' for number, name in enumerate(names)]) + '\n'
+
+
+def hugging_face(folder):
+    for split, first in (('train', 0), ('test', 100)):
+        images_in(folder / split, numbered(first=first))
+        (folder / split / 'metadata.csv').write_text(rows(numbered(first=first), 'file_name,label'))
+    return {'train': ['train'], 'test': ['test']}, {'train': 'train/metadata.csv', 'test': 'test/metadata.csv'}
+
+
+def hugging_face_lines(folder):
+    images_in(folder / 'train', numbered())
+    (folder / 'train' / 'metadata.jsonl').write_text(''.join(
+        f'{{"file_name": "{name}", "label": {number % 2}}}\n' for number, name in enumerate(numbered())))
+    return {'train': ['train']}, {'train': 'train/metadata.jsonl'}
+
+
+def kaggle(folder):
+    """Ids without ending, more columns, and a test whose classes are not given: the example of answers is none."""
+    images_in(folder / 'train_images', numbered())
+    images_in(folder / 'test_images', numbered(first=100))
+    (folder / 'label_num_to_name.json').write_text('{\n  "0": "cat",\n  "1": "dog"\n}')
+    (folder / 'pixels.csv').write_text('\n'.join(','.join('7' * 200) for _ in range(24)))
+    (folder / 'train.csv').write_text('id,age,breed\n' + ''.join(
+        f'{number:03d},{number},{KINDS[number % 2]}\n' for number in range(24)))
+    (folder / 'test.csv').write_text('id,age\n' + ''.join(f'{number},3\n' for number in range(100, 124)))
+    (folder / 'sample_submission.csv').write_text(rows(numbered(first=100), 'id,breed', lambda _: 'cat'))
+    return {'train': ['train_images']}, {'train': 'train.csv'}
+
+
+def one_table_for_both(folder):
+    images_in(folder / 'train', numbered())
+    images_in(folder / 'valid', numbered(first=100))
+    (folder / 'all.csv').write_text(rows([*numbered('train/'), *numbered('valid/', 100)], 'image,variety'))
+    return {'train': ['train'], 'validation': ['valid']}, {'train': 'all.csv', 'validation': 'all.csv'}
+
+
+def in_parts(folder):
+    images_in(folder, [*numbered('images_001/'), *numbered('images_002/', 24)])
+    (folder / 'list.tsv').write_text(rows(numbered(count=48), 'Image Index,Follow-up,Finding Labels', lambda number: (
+        f'3,{KINDS[number % 2]}')).replace(',', '\t'))
+    return {'train': ['']}, {'train': 'list.tsv'}
+
+
+def mixed(folder):
+    """Half of the images are those of a test that is not given."""
+    images_in(folder / 'images', numbered(count=60))
+    (folder / 'train.csv').write_text(rows(numbered(count=24)))
+    return {'train': ['']}, {'train': 'train.csv'}
+
+
+def beside(folder):
+    images_in(folder, numbered())
+    (folder / 'labels.csv').write_text(rows(numbered(), ''))
+    return {'train': ['']}, {'train': 'labels.csv'}
+
+
+def above(folder):
+    images_in(folder / 'images', [*numbered('batch_1/'), *numbered('batch_2/', 24)])
+    (folder / 'labels.csv').write_text(rows(numbered(count=48)))
+    return {'train': ['images']}, {'train': 'labels.csv'}
+
+
+@pytest.mark.parametrize('make', [
+    hugging_face, hugging_face_lines, kaggle, one_table_for_both, in_parts, mixed, beside, above])
+@pytest.mark.parametrize('packed', [False, True])
+def test_layouts(tmp_path, make, packed):
+    (tmp_path / 'a').mkdir()
+    lists, tables = make(tmp_path / 'a')
+    root = str(tmp_path / 'a')
+    if packed:
+        root += '.tgz'
+        with tarfile.open(root, 'w:gz') as tar:
+            for name in os.listdir(tmp_path / 'a'):
+                tar.add(tmp_path / 'a' / name, name)
+    found = images.look([root])
+    data = values(found.sections)['data']
+    assert {split: data[split] for split in SPLITS if split in data} == {
+        split: [os.path.join(root, name).rstrip('/') for name in names] for split, names in lists.items()}
+    assert {split: data[f'{split}_labels'] for split in SPLITS if f'{split}_labels' in data} == {
+        split: f'{root}/{name}' for split, name in tables.items()}
+    assert 'in 2 classes, ' in ' '.join(found.said) and ('columns' in data) == (make is not beside)
+    assert found.baseline == 0.5 and found.facts['classes'] == 2
+
+
+def test_class_folders_are_used_unless_the_table_is_named(tmp_path, capsys):
+    images_in(tmp_path, [*numbered('young/'), *numbered('old/', 24)])
+    (tmp_path / 'labels.csv').write_text(rows(numbered(count=48), 'id,breed', lambda number: KINDS[number % 3 == 0]))
+    table = str(tmp_path / 'labels.csv')
+    assert labelled.layout([str(tmp_path)])[1:3] == ({}, {})
+    assert f'{table}: not used, since folders give the classes' in capsys.readouterr().err
+    found = images.look([str(tmp_path), table])
+    assert values(found.sections)['data']['train_labels'] == table
+    assert 'To beat' not in found.said[0] and round(found.baseline, 3) == 0.333
+
+
+@pytest.mark.parametrize('head, row, column', [
+    ('id,breed', '{0},{1}', 'breed'),
+    ('file,class id,class,width', '{0},7,{1},{2}', 'class'),
+    ('file,sex,age,mood', '{0},x,{2},{1}', 'mood'),  # one has few values
+    ('label,label_name,path', '7,{1},{0}', 'label_name')])
+def test_the_column_of_classes(tmp_path, head, row, column):
+    images_in(tmp_path, numbered())
+    (tmp_path / 'labels.csv').write_text('\n'.join([head, *(
+        row.format(name, KINDS[number % 2], number) for number, name in enumerate(numbered()))]))
+    assert labelled.layout([str(tmp_path)]).columns['class'] == f'{{{column}}}'
+
+
+@pytest.mark.parametrize('text, said', [
+    ('x,y\na,cat\nb,dog\n', r'labels\.csv: no column names the images of .*, such as 0\d\d\.png\. Give a'),
+    (rows([f'{name},3' for name in numbered()], ''), r'its first row names no columns\. Begin with such a row'),
+    (rows([f'{name},{n % 3}' for n, name in enumerate(numbered())], 'file,sex,mood'),
+     r'which of sex, mood is the class\? Call it label'),
+    (rows([f'{name},{n % 2}' for n, name in enumerate(numbered())], 'file,rust,scab', lambda n: 1 - n % 2),
+     r'labels\.csv has a column for each class\. Give a table of two columns')])
+def test_tables_that_do_not_tell_the_classes(tmp_path, text, said):
+    images_in(tmp_path, numbered())
+    (tmp_path / 'labels.csv').write_text(text)
+    with pytest.raises(UserError, match=said):
+        labelled.layout([str(tmp_path)])
+
+
+def test_a_table_of_something_else_does_not_matter(tmp_path):
+    images_in(tmp_path, [*numbered('good parts/'), *numbered('bad parts/', 24)])
+    (tmp_path / 'prices.csv').write_text(rows(['bolt', 'nut'], 'part,price'))
+    assert labelled.layout([str(tmp_path)])[:3] == ({'train': [str(tmp_path)], 'validation': [], 'test': []}, {}, {})
+
+
+def test_splits_without_classes_are_refused(tmp_path):
+    images_in(tmp_path, [*numbered('train/'), *numbered('test/', 24)])
+    with pytest.raises(UserError, match='the folders test and train hold no class folders, and no table gives'):
+        labelled.layout([str(tmp_path)])
+    with pytest.raises(UserError, match=r'labels\.csv is a table\. Name the folder of its images, too'):
+        labelled.layout(['labels.csv'])
+
+
+def test_classes_may_be_called_anything(tmp_path):
+    """A class of a table is not taken for a path."""
+    images_in(tmp_path / 'photos', numbered())
+    (tmp_path / 'labels.csv').write_text(rows(numbered(), 'id,breed', lambda number: ('../../a', '/etc')[number % 2]))
+    found = images.look([str(tmp_path / 'photos'), str(tmp_path / 'labels.csv')])
+    (tmp_path / 'small').mkdir()
+    found.make_small(str(tmp_path / 'small'))
+    assert sorted(os.listdir(tmp_path / 'small')) == ['0', '1'] and len(os.listdir(tmp_path / 'small' / '0')) == 12
