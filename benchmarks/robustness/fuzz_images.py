@@ -8,7 +8,7 @@ from PIL import Image
 from benchmarks.robustness import fuzz_seeds as valid
 from data_prep import imagenet
 from data_prep.core import records
-from data_prep.image import annotations, augmentation, readers, resampling, shards
+from data_prep.image import annotations, augmentation, class_tables, readers, resampling, shards
 from data_prep.people import pairs_files, sample_people, sample_reader
 
 MAX_PIXELS = 1 << 18
@@ -36,6 +36,19 @@ def pictures(folder):
         return [f'{letter["file"]}, byte {letter["offset"]}: {letter["reason"]}' for letter in shard.letters]
     kinds = [('JPEG', 'RGB'), ('JPEG', 'CMYK'), *(('PNG', mode) for mode in ('RGB', 'P', 'RGBA', 'I;16', '1'))]
     return read, [valid.picture('JPEG', 'L', progressive=True), *(valid.picture(*kind) for kind in kinds)]
+
+
+def class_table(folder):
+    """Return a table of images and classes, in which each of its images is looked for."""
+    path = folder / 'input.csv'
+
+    def read(data):
+        path.write_bytes(data)
+        for columns in {}, {'image': '{id}.png', 'class': '{breed}'}:
+            for name, label in class_tables.read(str(path), columns, str(folder)).items():
+                assert class_tables.find({name: label}, name) == label
+        return []
+    return read, [b'id,breed\n1,cat\n"a/2",dog\n', b'x;id;breed\n1;2.jpg;"dog"\n']
 
 
 def boxes(name: str, *seeds: bytes):
