@@ -12,11 +12,16 @@ expectations are printed, and written to the file's head. Data from which nothin
 """
 import argparse
 import math
+import os
 import shlex
 import sys
 
 from pipelines.core import cli
 
+# What is not read, and what to do.
+_UNPACK, _SAVE = 'Unpack it, and name the folder or files', 'Save it as a .csv'
+_UNREAD = {'.zip': _UNPACK, '.7z': _UNPACK, '.rar': _UNPACK, '.xlsx': _SAVE, '.xls': _SAVE, '.ods': _SAVE,
+           '.parquet': 'Write text as JSON lines, for example by datasets.Dataset.to_json, images into class folders'}
 KINDS = ('images', 'pairs', 'trees', 'tryon')
 
 
@@ -55,13 +60,16 @@ def run(kind: str, paths: list[str], minutes: float, memory: float, accelerators
 
 
 def _look_for(paths: list[str]) -> None:
-    """Refuse a path that does not exist; of one inside an archive, the archive."""
+    """Refuse a path that does not exist (of one inside an archive, the archive), and files that are not read."""
     from data_prep import UserError
     from data_prep.core import archives, files
     for path in paths:
         outer, _ = archives.split(path)
         if not files.exists(outer) and not files.matching(outer):  # trees may be given by a pattern
             raise UserError(f'there is no file or folder {outer}. Check the path.')
+        remedy = _UNREAD.get(os.path.splitext(outer)[1].lower())
+        if remedy and not files.is_folder(outer):
+            raise UserError(f'{outer}: such files are not read. {remedy}.')
 
 
 def main(argv: list[str] | None = None) -> None:

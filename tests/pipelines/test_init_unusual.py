@@ -390,6 +390,15 @@ def test_a_mistake_is_a_sentence(arguments, said, capsys):
     assert left.value.code == 2 and said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('kind, name, remedy', [
+    ('images', 'photos.ZIP', 'Unpack it'), ('pairs', 'train.parquet', 'as JSON lines'), ('pairs', 'a.xlsx', 'a .csv')])
+def test_a_kind_of_file_that_is_not_read_is_told_with_its_remedy(tmp_path, kind, name, remedy, capsys):
+    (tmp_path / name).write_bytes(b'PK')
+    with pytest.raises(SystemExit):
+        init.main([kind, str(tmp_path / name)])
+    assert re.search(f'{name}: such files are not read.*{remedy}', capsys.readouterr().err)
+
+
 def test_small_data_by_heart_is_written_once_for_each_split(found_by_heart):
     """YAML would write a list that stands twice as an alias, which the reader of configurations refuses."""
     lists = [found_by_heart['train'], found_by_heart['validation'], found_by_heart['test']]
