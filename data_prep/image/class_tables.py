@@ -5,9 +5,12 @@ Such are the metadata.csv and metadata.jsonl of Hugging Face's image folders, an
 import posixpath
 from collections.abc import Iterable, Mapping
 
+from data_prep import UserError
+
 PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
 PARTS = ('image', 'class')
-_ILSVRC = ('ImageId', 'PredictionString')  # header of Kaggle's LOC_val_solution.csv: a class, then boxes
+ILSVRC = ('ImageId', 'PredictionString')  # header of Kaggle's LOC_val_solution.csv: a class, then boxes
+_MOST_DAMAGED = 0.01
 
 
 def is_table(path: str) -> bool:
@@ -27,25 +30,34 @@ def read(path: str, columns: Mapping[str, str], scratch: str) -> dict[str, str]:
     Raises:
       UserError: the table is missing or damaged, or lacks a column.
     """
+    return by_name(rows(path, columns, scratch))
+
+
+def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str, str]]:
+    """Return the images' names and their classes, as they stand, of rows that have both; see `read`."""
     from data_prep.core import text_files
     source = text_files.Source('train', (path,), text_files.table_format(path))
     text_files.look_for([source])
     templates = dict(zip(text_files.PARTS, (columns[part] for part in PARTS))) if columns else {}
     blocks = text_files.scan(source, text_files.unpack(source, scratch), 1 << 16, bool(columns), templates)
-    rows = [record.columns for block in blocks for record in text_files.read(block, templates) if not record.reason]
-    if rows and rows[0] == _ILSVRC:
-        return by_name((name, said.split(' ')[0]) for name, said in rows)
-    return by_name((name, label) for name, label, *_ in rows)
+    records = [record for block in blocks for record in text_files.read(block, templates)]
+    bad = [record for record in records if record.reason]
+    if len(bad) > _MOST_DAMAGED * len(records):
+        raise UserError(f'{path}: {len(bad):,} of {len(records):,} rows cannot be read, the first in line '
+                        f'{bad[0].line:,}: {bad[0].reason}. Every row needs an image and its class.')
+    cells = [record.columns for record in records if not record.reason]
+    is_ilsvrc = bool(cells) and cells[0][:2] == ILSVRC
+    pairs = ((posixpath.normpath(cell[0].strip()), cell[1].strip()) for cell in cells)
+    return [(name, label.split(' ')[0] if is_ilsvrc else label) for name, label in pairs if label]
 
 
-def by_name(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+def by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the names of images -> their classes, from pairs of both; of a name with two classes, an empty text.
 
     Names are as they stand and, where that is not another row's, without folders, without ending, and without both.
     """
     found: dict[str, str] = {}
-    for name, label in rows:
-        name, label = posixpath.normpath(name.strip()), label.strip()
+    for name, label in pairs:
         found[name] = label if found.get(name, label) == label else ''
     shorter: dict[str, str] = {}
     for name, label in found.items():

@@ -231,5 +231,5 @@ def _flat(source: Source, pictures: list[Found], classes: dict[str, str] | list[
         if label:
             yield Picture(picture, label)
         else:
-            yield picture._replace(reason=f'{source.labels} gives it no class, or two' if source.labels else
+            yield picture._replace(reason=f'{source.labels} gives it two classes' if source.labels else
                                    'in no class folder, and nothing gives its class')

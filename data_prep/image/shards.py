@@ -1,6 +1,5 @@
 """Write a shard of labelled images: its records, dead letters, counts and sums of pixels."""
 import os
-import posixpath
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,10 +28,11 @@ class Item(NamedTuple):
 def order(label: str, name: str) -> tuple[int, int]:
     """Return two numbers below 2^64 from an image's class and its name in the class's folder: for its split and place.
 
-    So they do not depend on where the data set is. A folder `images` in the class's (Tiny ImageNet) does not count.
+    So they do not depend on where the data set is. A folder `images` in the class's (Tiny ImageNet) does not count. Of
+    an image in no class folder the whole name counts.
     """
     _, found, below = f'/{name}'.rpartition(f'/{label}/')
-    return splits.order(f'{label}/{below.removeprefix("images/") if found else posixpath.basename(name)}')
+    return splits.order(f'{label}/{below.removeprefix("images/") if found else name}')
 
 
 def new_counts(split: str) -> dict[str, int]:

@@ -14,7 +14,11 @@ from pipelines.starting.findings import SPLIT_NAMES, scratch
 
 _SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
 _WORD = re.compile('[A-Z]?[a-z]+|[A-Z]+')
-_FEW = 10  # folders in which tables are looked for; more are classes
+# Words in the names of folders that hold images of all classes.
+_NO_CLASS = {'image', 'img', 'photo', 'picture', 'pic', 'jpg', 'jpeg', 'png', 'data', 'dataset', 'file', 'part',
+             'batch', 'set', 'fold'}
+_FEW = 10  # folders that are examined one by one; more are classes
+_FEW_TABLES = 5  # in a folder; more are of an image each
 
 
 class Inside(NamedTuple):
@@ -27,9 +31,9 @@ class Inside(NamedTuple):
 def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Return what each split is read from, and sentences on what is left out.
 
-    One path stands for the folder in it, if that is the only one and holds folders itself. Folders of it with a split's
-    name in theirs, such as `seg_train`, are splits if they hold folders, of a class each; then others beside them are
-    left out.
+    One path stands for the folder in it, if that is the only one and holds folders itself. Folders of it that are
+    called as splits are splits if they hold folders, of a class each; then others beside them are left out. Among
+    several splits `seg_train` is one, too.
 
     Raises:
       UserError: an archive is missing or damaged.
@@ -39,8 +43,9 @@ def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         return lists, []
     root = root_of(paths[0])
     names = inside(root).folders
-    found = {split: [name for name in names if split_of(name) == split and inside(f'{root}/{name}').folders]
-             for split in lists}
+    several = len({split_of(name) for name in names} - {''}) > 1
+    found = {split: [name for name in names if split_of(name) == split and (several or is_split(name))
+                     and inside(f'{root}/{name}').folders] for split in lists}
     if not found['train']:
         return lists | {'train': [root]}, []
     others = [name for name in names if not any(name in those for those in found.values())]
@@ -50,7 +55,7 @@ def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def root_of(path: str) -> str:
-    """Return the folder in a folder, as long as it is the only one and holds folders itself."""
+    """Return the folder in a folder, as long as it is the only one with images and holds folders itself."""
     return _levels(path)[-1]
 
 
@@ -59,15 +64,45 @@ def tables(path: str) -> list[str]:
     levels = _levels(path)
     below = inside(levels[-1]).folders
     levels += [f'{levels[-1]}/{name}' for name in below] if len(below) <= _FEW else []
-    return [f'{level}/{name}' for level in levels for name in inside(level).tables]
+    return [f'{level}/{name}' for level in levels if len(found := inside(level).tables) <= _FEW_TABLES
+            for name in found]
+
+
+def with_pictures(path: str) -> list[str]:
+    """Return the names of the folders in a folder that hold images; of more than a few folders, all."""
+    names = inside(path).folders
+    return [name for name in names if _holds_pictures(f'{path}/{name}')] if len(names) <= _FEW else names
+
+
+def is_picture(path: str) -> bool:
+    """Return whether a file is an image by its name, and neither hidden nor of macOS's archives."""
+    return (posixpath.splitext(path)[1].lower() in class_tables.PICTURES
+            and not any(part.startswith(('.', '__MACOSX')) for part in path.split('/')))
+
+
+def may_be_classes(names: list[str]) -> bool:
+    """Return whether two or more of these folders are called as classes may be, unlike `images_1` and `images_2`."""
+    common = set.intersection(*map(set, map(_words, names))) if len(names) > 1 else set()
+    many = 0
+    for name in names:
+        words = _words(name)
+        general = {word for word in words if word in _SPLITS or word.removesuffix('s') in _NO_CLASS}
+        many += not general or bool(set(words) - general - common)
+    return many > 1
 
 
 def split_of(name: str) -> str:
     """Return the split that a word of a folder's name means, or nothing."""
-    return next((_SPLITS[word] for word in words(name) if word in _SPLITS), '')
+    return next((_SPLITS[word] for word in _words(name) if word in _SPLITS), '')
 
 
-def words(name: str) -> list[str]:
+def is_split(name: str) -> bool:
+    """Return whether a folder's name means a split and nothing else, as in `train_images`."""
+    words = _words(name)
+    return bool(split_of(name)) and all(word in _SPLITS or word.removesuffix('s') in _NO_CLASS for word in words)
+
+
+def _words(name: str) -> list[str]:
     """Return the words of a folder's name in lower case: of `trainingSet_1`, `training` and `set`."""
     return [word.lower() for word in _WORD.findall(_plain(name))]
 
@@ -76,9 +111,18 @@ def _levels(path: str) -> list[str]:
     levels = [path.rstrip('/') or path]
     while True:
         found = inside(levels[-1])
-        if len(found.folders) != 1 or found.images or not inside(f'{levels[-1]}/{found.folders[0]}').folders:
+        names = found.folders if len(found.folders) == 1 else [
+            name for name in with_pictures(levels[-1]) if len(found.folders) <= _FEW]
+        if len(names) != 1 or found.images or not inside(f'{levels[-1]}/{names[0]}').folders or (
+                len(found.folders) > 1 and split_of(names[0])):
             return levels
-        levels.append(f'{levels[-1]}/{found.folders[0]}')
+        levels.append(f'{levels[-1]}/{names[0]}')
+
+
+@functools.cache
+def _holds_pictures(path: str) -> bool:
+    [source] = readers.sources('train', '', [path])
+    return any(is_picture(found.name) for found in readers.walk(source, scratch()))
 
 
 def _plain(name: str) -> str:
@@ -107,7 +151,7 @@ def _inside_of(below: list[str], files: list[str]) -> Inside:
         name.endswith('.tar') and _plain(name) in below)}
     seen = sorted(name for name in files if not name.startswith('.'))
     return Inside(sorted(kept), [name for name in seen if class_tables.is_table(name)],
-                  any(posixpath.splitext(name)[1].lower() in class_tables.PICTURES for name in seen))
+                  any(map(is_picture, seen)))
 
 
 @functools.lru_cache(maxsize=4)

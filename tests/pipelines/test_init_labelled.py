@@ -28,6 +28,10 @@ def numbered(below='', first=0, count=24):
     return [f'{below}{number:03d}.png' for number in range(first, first + count)]
 
 
+def stems(first=0, count=24):
+    return [name[:-4] for name in numbered(first=first, count=count)]
+
+
 def rows(names, head='id,breed', kind=lambda number: KINDS[number % 2]):
     return '\n'.join([head] * bool(head) + [f'{name},{kind(number)}' for number, name in enumerate(names)]) + '\n'
 
@@ -73,6 +77,59 @@ def in_parts(folder):
     return {'train': ['']}, {'train': 'list.tsv'}
 
 
+def kaggle_of_equal_names(folder):
+    """The test has images of the same names, but no classes."""
+    for split in ('train', 'test'):
+        images_in(folder / split, numbered())
+    (folder / 'Training_set.csv').write_text(rows(numbered(), 'filename,label'))
+    (folder / 'Testing_set.csv').write_text('filename\n' + '\n'.join(numbered()))
+    return {'train': ['train']}, {'train': 'Training_set.csv'}
+
+
+def one_table_of_names_that_both_have(folder):
+    for split in ('train', 'test'):
+        images_in(folder / split, numbered())
+    (folder / 'labels.csv').write_text(rows(numbered()))
+    return {'train': ['train']}, {'train': 'labels.csv'}
+
+
+def hugging_face_of_equal_names(folder):
+    for split in ('train', 'validation', 'test'):
+        images_in(folder / split, numbered())
+        (folder / split / 'metadata.csv').write_text(rows(numbered(), 'file_name,label'))
+    return {split: [split] for split in SPLITS}, {split: f'{split}/metadata.csv' for split in SPLITS}
+
+
+def a_table_of_each_split(folder):
+    """One folder; the largest table is the test's."""
+    images_in(folder / 'images', numbered(count=90))
+    for name, first, count in (('train', 0, 24), ('val', 24, 20), ('test', 44, 46)):
+        (folder / f'{name}.csv').write_text(rows(numbered(first=first, count=count)))
+    return {split: [''] for split in SPLITS}, {'train': 'train.csv', 'validation': 'val.csv', 'test': 'test.csv'}
+
+
+def other_tables(folder):
+    """Folds of cross-validation, and files, name the images too."""
+    images_in(folder / 'images', numbered())
+    (folder / 'folds.csv').write_text(rows(numbered(), 'id,fold', lambda number: number % 5))
+    (folder / 'files.csv').write_text(rows(numbered(), 'file,link'))
+    (folder / 'info.csv').write_text(rows(stems(), 'id,label'))
+    return {'train': ['']}, {'train': 'info.csv'}
+
+
+def masks(folder):
+    images_in(folder / 'train', numbered())
+    images_in(folder / 'train_masks', [f'{number:03d}_mask.png' for number in range(24)])
+    (folder / 'train.csv').write_text(rows(numbered()))
+    return {'train': ['train']}, {'train': 'train.csv'}
+
+
+def some_without_a_class(folder):
+    images_in(folder / 'images', numbered(count=60))
+    (folder / 'labels.csv').write_text(rows(numbered(count=60), 'id,breed', lambda n: KINDS[n % 2] if n < 24 else ''))
+    return {'train': ['']}, {'train': 'labels.csv'}
+
+
 def mixed(folder):
     """Half of the images are those of a test that is not given."""
     images_in(folder / 'images', numbered(count=60))
@@ -93,7 +150,9 @@ def above(folder):
 
 
 @pytest.mark.parametrize('make', [
-    hugging_face, hugging_face_lines, kaggle, one_table_for_both, in_parts, mixed, beside, above])
+    hugging_face, hugging_face_lines, hugging_face_of_equal_names, kaggle, kaggle_of_equal_names, one_table_for_both,
+    one_table_of_names_that_both_have, a_table_of_each_split, other_tables, masks, some_without_a_class, in_parts,
+    mixed, beside, above])
 @pytest.mark.parametrize('packed', [False, True])
 def test_layouts(tmp_path, make, packed):
     (tmp_path / 'a').mkdir()
@@ -129,12 +188,25 @@ def test_class_folders_are_used_unless_the_table_is_named(tmp_path, capsys):
     ('id,breed', '{0},{1}', 'breed'),
     ('file,class id,class,width', '{0},7,{1},{2}', 'class'),
     ('file,sex,age,mood', '{0},x,{2},{1}', 'mood'),  # one has few values
+    ('index,file,label', '{3},{0},{1}', 'label'),  # an index of other images' names
+    (',file,label', '{3},{0},{1}', 'label'),
+    ('label,file', '{4},{0}', 'label'),  # there are images 0 and 1
+    ('lesion_id,image_id,dx,dx_type,localization', 'x,{0},{1},histo,back', 'dx'),
+    ('file,x,y,species', '{0},1,2,{1}', 'species'),
+    ('Path,Roi.X1,ClassId', '{0},3,{4}', 'ClassId'),
+    ('id,masterCategory,articleType', '{0},{1},x', 'masterCategory'),
     ('label,label_name,path', '7,{1},{0}', 'label_name')])
 def test_the_column_of_classes(tmp_path, head, row, column):
-    images_in(tmp_path, numbered())
+    names = [f'{number}.png' for number in range(24)]
+    images_in(tmp_path, names)
     (tmp_path / 'labels.csv').write_text('\n'.join([head, *(
-        row.format(name, KINDS[number % 2], number) for number, name in enumerate(numbered()))]))
-    assert labelled.layout([str(tmp_path)]).columns['class'] == f'{{{column}}}'
+        row.format(name, KINDS[number % 2], number, 23 - number, number % 2) for number, name in enumerate(names))]))
+    found = labelled.layout([str(tmp_path)])
+    assert found.columns['class'] == f'{{{column}}}'
+    listed, _ = images._listed('train', found)
+    assert {each.found.name: each.label for each in listed} == {
+        name: str(number % 2) if column in ('ClassId',) or head == 'label,file' else KINDS[number % 2]
+        for number, name in enumerate(names)}
 
 
 @pytest.mark.parametrize('text, said', [
@@ -159,7 +231,7 @@ def test_a_table_of_something_else_does_not_matter(tmp_path):
 
 def test_splits_without_classes_are_refused(tmp_path):
     images_in(tmp_path, [*numbered('train/'), *numbered('test/', 24)])
-    with pytest.raises(UserError, match='the folders test and train hold no class folders, and no table gives'):
+    with pytest.raises(UserError, match='test and train hold no class folders, and no table gives'):
         labelled.layout([str(tmp_path)])
     with pytest.raises(UserError, match=r'labels\.csv is a table\. Name the folder of its images, too'):
         labelled.layout(['labels.csv'])
@@ -173,3 +245,35 @@ def test_classes_may_be_called_anything(tmp_path):
     (tmp_path / 'small').mkdir()
     found.make_small(str(tmp_path / 'small'))
     assert sorted(os.listdir(tmp_path / 'small')) == ['0', '1'] and len(os.listdir(tmp_path / 'small' / '0')) == 12
+
+
+def test_kaggles_solutions_of_ilsvrc_have_boxes_behind_the_class(tmp_path):
+    images_in(tmp_path, numbered())
+    (tmp_path / 'LOC_train_solution.csv').write_text(rows(
+        stems(), 'ImageId,PredictionString', lambda n: f'{KINDS[n % 2]} {n} 1 9 9'))
+    found = images.look([str(tmp_path)])
+    assert found.facts['classes'] == 2 and 'columns' not in found.sections['data']
+
+
+@pytest.mark.parametrize('names, table, said', [
+    ([*numbered('train2017/'), *numbered('val2017/', 24)], 'annotations/a.txt', 'hold no class folders'),
+    ([*numbered('images/train/'), *numbered('images/val/', 24)], 'labels/a.txt', 'hold no class folders'),
+    ([*numbered('images/'), *numbered('masks/')], 'labels.csv',
+     r'labels\.csv: the same row names images/000\.png and masks/000\.png of .*\. Give the folder of one of them')])
+def test_layouts_that_are_not_of_classes_are_refused(tmp_path, names, table, said):
+    images_in(tmp_path, names)
+    (tmp_path / table).parent.mkdir(exist_ok=True)
+    (tmp_path / table).write_text(rows(stems(), 'id,label') if table.endswith('csv') else 'x')
+    with pytest.raises(UserError, match=said):
+        images.look([str(tmp_path)])
+
+
+@pytest.mark.parametrize('folders_of_classes', [
+    ['abbey/in', 'airport/in', 'train_station/in', 'train_station/out'],  # a class, not a split
+    ['cat_images', 'dog_images']])
+def test_class_folders_with_words_of_splits_or_images_are_classes(tmp_path, folders_of_classes):
+    images_in(tmp_path, [name for folder in folders_of_classes for name in numbered(f'{folder}/')])
+    (tmp_path / 'metadata.csv').write_text(rows(numbered(), 'file,width', lambda number: number % 3))
+    found = images.look([str(tmp_path)])
+    assert found.facts['classes'] == len({name.split('/')[0] for name in folders_of_classes})
+    assert 'train_labels' not in found.sections['data']

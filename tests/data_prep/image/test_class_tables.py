@@ -18,21 +18,20 @@ from data_prep.image import job as image_job
     ([('1.jpg', 'cat')], '1.jpg', 'cat'),
     ([('1', 'cat')], 'a/1.JPG', 'cat'),
     ([('images/1.jpg', 'cat')], '1.jpg', 'cat'),
-    ([('./1.jpg', ' cat ')], '1.jpg', 'cat'),
     ([('scan.1', 'cat'), ('scan.2', 'dog')], 'scan.2.png', 'dog'),  # .1 is no ending of an image
     ([('a/1.jpg', 'cat'), ('b/1.jpg', 'dog')], 'b/1.jpg', 'dog'),
     ([('a/1.jpg', 'cat'), ('b/1.jpg', 'dog')], 'c/1.jpg', ''),  # either
     ([('1.jpg', 'cat'), ('1.png', 'dog')], '1.png', 'dog'),
     ([('1.jpg', 'cat'), ('1.jpg', 'dog')], '1.jpg', ''),
     ([('1.jpg', 'cat'), ('1.jpg', 'cat')], '1.jpg', 'cat'),
-    ([('1.jpg', '')], '1.jpg', ''), ([('2.jpg', 'cat')], '1.jpg', None)])
+    ([('2.jpg', 'cat')], '1.jpg', None)])
 def test_an_image_is_found_by_its_path_or_name_with_or_without_ending(rows, name, label):
     assert class_tables.find(class_tables.by_name(rows), name) == label
 
 
 @pytest.mark.parametrize('name, text, columns', [
     ('a.csv', 'id,breed\n1,cat\n2,dog\n3,cat\n', {}),
-    ('a.csv', '1.png;cat\n2.png;dog\n3.png;"cat"\n', {}),
+    ('a.csv', './1.png; cat\n2.png;dog \n3.png;"cat"\n4.png;\n', {}),  # the fourth has no class
     ('a.csv', 'age,breed,file\n7,cat,x/1.png\n8,dog,x/2.png\n9,cat,x/3.png\n', {'image': '{file}', 'class': '{breed}'}),
     ('a.tsv', 'id\tkind\tbreed\n1\tb\tcat\n2\tb\tdog\n3\tb\tcat\n', {'image': '{id}.png', 'class': '{breed}'}),
     ('a.jsonl', '{"file_name": "1.png", "label": "cat"}\n{"file_name": "2.png", "label": "dog"}\n'
@@ -61,12 +60,13 @@ def write(path, level):
 
 
 def test_a_table_of_classes_through_the_job(tmp_path):
-    """It decides where there are folders, too; what it does not name is not used, what has no class a dead letter."""
+    """It decides where there are folders, too; what it does not name is not used; of two classes is a dead letter."""
     for number in range(7):
         write(tmp_path / 'photos' / f'{number % 2}' / f'{number}.png', 10 * number)
     for number in range(4):
         write(tmp_path / 'held' / f'h{number}.png', 100 + 10 * number)
-    (tmp_path / 'train.csv').write_text('id,n,breed\n0,7,cat\n1,7,cat\n2,7,cat\n3,7,dog/wolf\n4,7,dog/wolf\n5,7,\n')
+    (tmp_path / 'train.csv').write_text('id,n,breed\n0,7,cat\n1,7,cat\n2,7,cat\n3,7,dog/wolf\n4,7,dog/wolf\n'
+                                        '5,7,cat\n5,7,dog/wolf\n7,7,cat\n')
     (tmp_path / 'held.csv').write_text('n,breed,id\n' + ''.join(
         f'{number},{breed},h{number}.png\n' for number, breed in enumerate(['dog/wolf', 'cat', 'cat', 'dog/wolf'])))
     config = imagenet.Config(folder=str(tmp_path), train=['photos'], validation=['held'], test=['held'],
@@ -80,7 +80,7 @@ def test_a_table_of_classes_through_the_job(tmp_path):
     assert {os.path.basename(row['file'].bytes_list.value[0].decode()): row['label'].int64_list.value[0]
             for row in rows} == {'h0.png': 1, 'h1.png': 0, 'h2.png': 0, 'h3.png': 1}
     [letter] = [path.read_text() for path in (tmp_path / 'out' / 'dead_letters').glob('*.jsonl')]
-    assert 'photos/1/5.png' in letter and 'train.csv gives it no class, or two' in letter
+    assert 'photos/1/5.png' in letter and 'train.csv gives it two classes' in letter
     assert str(tmp_path / 'train.csv') in config.files('train')
 
 
@@ -95,9 +95,13 @@ def test_settings_of_tables_that_cannot_be(values, message):
 
 @pytest.mark.parametrize('text, columns, message', [
     ('id,breed\n1,cat\n', {'image': '{id}', 'class': '{label}'}, r"has no column 'label'; it has id, breed"),
+    ('id,breed\n1,cat\n2,cat, black\n', {'image': '{id}', 'class': '{breed}'},
+     r'a\.csv: 1 of 2 rows cannot be read, the first in line 3: 3 columns, but the header names 2'),
+    ('1,chat\n2,\udce9pagneul\n', {}, r'a\.csv: 1 of 2 rows cannot be read, the first in line 2: not UTF-8'),
+    ('cat\ndog\n', {}, r'a\.csv: 2 of 2 rows cannot be read, .* Every row needs an image and its class'),
     (None, {}, r'there is no file .*a\.csv')])
 def test_a_table_that_cannot_be_used_is_a_sentence(tmp_path, text, columns, message):
     if text:
-        (tmp_path / 'a.csv').write_text(text)
+        (tmp_path / 'a.csv').write_text(text, errors='surrogateescape')
     with pytest.raises(UserError, match=message):
         class_tables.read(str(tmp_path / 'a.csv'), columns, str(tmp_path))
