@@ -11,6 +11,7 @@ PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.
 PARTS = ('image', 'class')
 ILSVRC = ('ImageId', 'PredictionString')  # header of Kaggle's LOC_val_solution.csv: a class, then boxes
 _MOST_DAMAGED = 0.01
+_DEEPEST = 4  # folders, and the name, that a row may have in common with an image
 
 
 def is_table(path: str) -> bool:
@@ -41,6 +42,11 @@ def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str,
     templates = dict(zip(text_files.PARTS, (columns[part] for part in PARTS))) if columns else {}
     blocks = text_files.scan(source, text_files.unpack(source, scratch), 1 << 16, bool(columns), templates)
     records = [record for block in blocks for record in text_files.read(block, templates)]
+    # A quote that is not closed, or stands alone, swallows other rows.
+    if joined := next((record for record in records if '\n' in ''.join(record.columns[:2]).strip() or
+                       (record.reason and 'quote' in record.reason)), None):
+        raise UserError(f'{path}, record {joined.line:,} goes on over several lines. Remove the quote in it, or double '
+                        'it.')
     bad = [record for record in records if record.reason]
     if len(bad) > _MOST_DAMAGED * len(records):
         raise UserError(f'{path}: {len(bad):,} of {len(records):,} rows cannot be read, the first in line '
@@ -54,7 +60,7 @@ def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str,
 def by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the names of images -> their classes, from pairs of both; of a name with two classes, an empty text.
 
-    Names are as they stand and, where that is not another row's, without folders, without ending, and without both.
+    Names are as they stand and, where that is not another row's, their other `forms`.
     """
     found: dict[str, str] = {}
     for name, label in pairs:
@@ -66,13 +72,17 @@ def by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return shorter | found
 
 
-def find(classes: Mapping[str, str], name: str) -> str | None:
+def find(classes: Mapping[str, str], path: str) -> str | None:
     """Return the class of an image by its path, or None if it is not named."""
-    return next((classes[form] for form in forms(name) if form in classes), None)
+    return next((classes[form] for form in forms(path) if form in classes), None)
 
 
 def forms(name: str) -> list[str]:
-    """Return a name as it is, without folders, without an image's ending, and without both."""
+    """Return the ends of a path, longest first, and these without an image's ending: of a/1.png also 1.png, a/1 and 1.
+
+    A row names an image if they have one in common, the longest that rows have.
+    """
+    parts = name.split('/')[-_DEEPEST:]
+    ends = ['/'.join(parts[start:]) for start in range(len(parts))]
     stem, ending = posixpath.splitext(name)
-    short = stem if ending.lower() in PICTURES else name
-    return [name, posixpath.basename(name), short, posixpath.basename(short)]
+    return ends + [end[:-len(ending)] for end in ends] if ending.lower() in PICTURES else ends

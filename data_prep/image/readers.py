@@ -219,13 +219,14 @@ def _flat(source: Source, pictures: list[Found], classes: dict[str, str] | list[
                             'images in no class folder. It needs one class per image, in the order of their names.')
         yield from map(Picture, pictures, classes)
         return
+    base = posixpath.join(source.path, source.inside)
     if source.labels:
-        pictures = [picture for picture in pictures if class_tables.find(classes, picture.name) is not None]
+        pictures = [each for each in pictures if class_tables.find(classes, f'{base}/{each.name}') is not None]
         if not pictures:
             raise UserError(f'data.{source.split}_labels: {source.labels} names no image of {source.path}. Name its '
                             "columns in data.columns, such as {image: '{file}', class: '{label}'}.")
     for picture in pictures:
-        label = class_tables.find(classes, picture.name)
+        label = class_tables.find(classes, f'{base}/{picture.name}')
         if not classes:
             label = posixpath.dirname(picture.name)  # here, `images` is a class
         if label:

@@ -17,6 +17,7 @@ _WORD = re.compile('[A-Z]?[a-z]+|[A-Z]+')
 # Words in the names of folders that hold images of all classes.
 _NO_CLASS = {'image', 'img', 'photo', 'picture', 'pic', 'jpg', 'jpeg', 'png', 'data', 'dataset', 'file', 'part',
              'batch', 'set', 'fold'}
+_ASIDE = {'mask', 'annotation', 'label', 'segmentation', 'depth', 'trimap', 'edge', 'heatmap'}  # images beside images
 _FEW = 10  # folders that are examined one by one; more are classes
 _FEW_TABLES = 5  # in a folder; more are of an image each
 
@@ -32,8 +33,8 @@ def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Return what each split is read from, and sentences on what is left out.
 
     One path stands for the folder in it, if that is the only one and holds folders itself. Folders of it that are
-    called as splits are splits if they hold folders, of a class each; then others beside them are left out. Among
-    several splits `seg_train` is one, too.
+    called as splits are splits if they hold folders, of a class each; then others beside them are left out. Words that
+    all names have do not count, as in `seg_train` and `seg_test`.
 
     Raises:
       UserError: an archive is missing or damaged.
@@ -43,8 +44,7 @@ def splits(paths: list[str]) -> tuple[dict[str, list[str]], list[str]]:
         return lists, []
     root = root_of(paths[0])
     names = inside(root).folders
-    several = len({split_of(name) for name in names} - {''}) > 1
-    found = {split: [name for name in names if split_of(name) == split and (several or is_split(name))
+    found = {split: [name for name in names if split_of(name) == split and is_split(name, names)
                      and inside(f'{root}/{name}').folders] for split in lists}
     if not found['train']:
         return lists | {'train': [root]}, []
@@ -69,9 +69,17 @@ def tables(path: str) -> list[str]:
 
 
 def with_pictures(path: str) -> list[str]:
-    """Return the names of the folders in a folder that hold images; of more than a few folders, all."""
+    """Return the names of the folders in a folder that hold images, without masks and the like beside them.
+
+    Of more than a few folders, all.
+    """
     names = inside(path).folders
-    return [name for name in names if _holds_pictures(f'{path}/{name}')] if len(names) <= _FEW else names
+    if len(names) > _FEW:
+        return names
+    names = [name for name in names if _holds_pictures(f'{path}/{name}')]
+    aside = [name for name in names if _ASIDE & set(map(_singular, _words(name)))]
+    others = [name for name in names if name not in aside]
+    return others if any(split_of(name) or _is_general(name) for name in others) else names
 
 
 def is_picture(path: str) -> bool:
@@ -82,12 +90,11 @@ def is_picture(path: str) -> bool:
 
 def may_be_classes(names: list[str]) -> bool:
     """Return whether two or more of these folders are called as classes may be, unlike `images_1` and `images_2`."""
-    common = set.intersection(*map(set, map(_words, names))) if len(names) > 1 else set()
+    common = _common(names)
     many = 0
     for name in names:
-        words = _words(name)
-        general = {word for word in words if word in _SPLITS or word.removesuffix('s') in _NO_CLASS}
-        many += not general or bool(set(words) - general - common)
+        general = {word for word in _words(name) if word in _SPLITS or _singular(word) in _NO_CLASS}
+        many += not general or bool(set(_words(name)) - general - common)
     return many > 1
 
 
@@ -96,10 +103,24 @@ def split_of(name: str) -> str:
     return next((_SPLITS[word] for word in _words(name) if word in _SPLITS), '')
 
 
-def is_split(name: str) -> bool:
-    """Return whether a folder's name means a split and nothing else, as in `train_images`."""
-    words = _words(name)
-    return bool(split_of(name)) and all(word in _SPLITS or word.removesuffix('s') in _NO_CLASS for word in words)
+def is_split(name: str, beside: list[str]) -> bool:
+    """Return whether a folder's name means a split and, but for words all names have, nothing else: `train_images`."""
+    rest = set(_words(name)) - _common(beside)
+    return any(word in _SPLITS for word in rest) and all(
+        word in _SPLITS or _singular(word) in _NO_CLASS for word in rest)
+
+
+def _is_general(name: str) -> bool:
+    return all(_singular(word) in _NO_CLASS for word in _words(name)) and bool(_words(name))
+
+
+def _common(names: list[str]) -> set[str]:
+    """Return the words that all of several names have, splits excepted."""
+    return set.intersection(*map(set, map(_words, names))) - _SPLITS.keys() if len(names) > 1 else set()
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix('s')
 
 
 def _words(name: str) -> list[str]:
@@ -111,10 +132,11 @@ def _levels(path: str) -> list[str]:
     levels = [path.rstrip('/') or path]
     while True:
         found = inside(levels[-1])
-        names = found.folders if len(found.folders) == 1 else [
-            name for name in with_pictures(levels[-1]) if len(found.folders) <= _FEW]
-        if len(names) != 1 or found.images or not inside(f'{levels[-1]}/{names[0]}').folders or (
-                len(found.folders) > 1 and split_of(names[0])):
+        names = found.folders
+        if 1 < len(names) <= _FEW:  # such as images/ and annotations/
+            names = with_pictures(levels[-1])
+            names = names if all(map(_is_general, names)) else []
+        if len(names) != 1 or found.images or not inside(f'{levels[-1]}/{names[0]}').folders:
             return levels
         levels.append(f'{levels[-1]}/{names[0]}')
 

@@ -40,21 +40,21 @@ def columns(lists: dict[str, list[str]]) -> dict[str, str]:
               for source in text_files.sources(split, '', listed) if source.format != 'lines']
     if not tables:
         return {}
-    names, rows = first_rows(tables[0], FIRST_ROWS)
+    names, rows = _first_rows(tables[0])
     found = _named(names)
     if found or not names:  # if nothing can be read, the caller reports it
         return _templates(*found) if found else {}
     return _by_content(tables[0], names, rows)
 
 
-def first_rows(source: text_files.Source, count: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the first row of a table, or the names of JSON lines, and the rows after it, `count` in all.
+def _first_rows(source: text_files.Source) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the first row of a table, or the names of JSON lines, and the rows after it, with all columns.
 
     Raises:
       UserError: the table does not exist or is empty.
     """
     text_files.look_for([source])
-    for block in text_files.scan(source, plain(source), count, False):
+    for block in text_files.scan(source, plain(source), FIRST_ROWS, False):
         rows = [record.columns for record in text_files.cells(block) if not record.reason]
         return (block.names, rows) if block.names else (rows[0] if rows else (), rows[1:])
     raise UserError(f'{source.files[0]} is empty. Give a table of two columns, or two files.')

@@ -118,10 +118,44 @@ def other_tables(folder):
 
 
 def masks(folder):
-    images_in(folder / 'train', numbered())
-    images_in(folder / 'train_masks', [f'{number:03d}_mask.png' for number in range(24)])
-    (folder / 'train.csv').write_text(rows(numbered()))
-    return {'train': ['train']}, {'train': 'train.csv'}
+    for split, first in (('train', 0), ('val', 24), ('test', 48)):
+        images_in(folder / split, numbered(first=first))
+        images_in(folder / f'{split}_masks', [f'{number:03d}_mask.png' for number in range(first, first + 24)])
+        (folder / f'{split}.csv').write_text(rows(numbered(first=first), 'id,breed' if split != 'test' else 'id,x'))
+    return {'train': ['train'], 'validation': ['val']}, {'train': 'train.csv', 'validation': 'val.csv'}
+
+
+def masks_of_equal_names(folder):
+    images_in(folder, [f'{kind}/{name}' for kind in ('images', 'masks', 'depth') for name in numbered()])
+    (folder / 'labels.csv').write_text(rows(stems()))
+    return {'train': ['images']}, {'train': 'labels.csv'}
+
+
+def in_a_folder_called_train(folder):
+    lists, tables = a_table_of_each_split(folder / 'train_data')
+    return {split: ['train_data'] for split in lists}, {split: f'train_data/{name}' for split, name in tables.items()}
+
+
+def two_versions(folder):
+    """Of tables without a split, none is of the test, whose own is the larger of two."""
+    lists, tables = kaggle_of_equal_names(folder)
+    (folder / 'labels_2.csv').write_text(rows(numbered(), 'filename,label'))
+    (folder / 'test.csv').write_text(rows(numbered(), 'filename,label'))
+    (folder / 'test_old.csv').write_text(rows(numbered(count=3), 'filename,label'))
+    return lists | {'test': ['test']}, tables | {'test': 'test.csv'}
+
+
+def told_apart_by_folder(folder):
+    images_in(folder, [*numbered('train/'), *numbered('test/')])
+    (folder / 'all.csv').write_text(rows([*numbered('train/'), *numbered('test/')]))
+    return {'train': ['train'], 'test': ['test']}, {'train': 'all.csv', 'test': 'all.csv'}
+
+
+def the_end_of_a_long_table(folder):
+    """As of an archive in parts, of which one was fetched."""
+    images_in(folder / 'images_012', numbered(first=500))
+    (folder / 'labels.csv').write_text(rows([f'x{n}.png' for n in range(9_000)]) + rows(numbered(first=500), ''))
+    return {'train': ['']}, {'train': 'labels.csv'}
 
 
 def some_without_a_class(folder):
@@ -152,7 +186,8 @@ def above(folder):
 @pytest.mark.parametrize('make', [
     hugging_face, hugging_face_lines, hugging_face_of_equal_names, kaggle, kaggle_of_equal_names, one_table_for_both,
     one_table_of_names_that_both_have, a_table_of_each_split, other_tables, masks, some_without_a_class, in_parts,
-    mixed, beside, above])
+    masks_of_equal_names, in_a_folder_called_train, two_versions, told_apart_by_folder, the_end_of_a_long_table, mixed,
+    beside, above])
 @pytest.mark.parametrize('packed', [False, True])
 def test_layouts(tmp_path, make, packed):
     (tmp_path / 'a').mkdir()
@@ -190,6 +225,8 @@ def test_class_folders_are_used_unless_the_table_is_named(tmp_path, capsys):
     ('file,sex,age,mood', '{0},x,{2},{1}', 'mood'),  # one has few values
     ('index,file,label', '{3},{0},{1}', 'label'),  # an index of other images' names
     (',file,label', '{3},{0},{1}', 'label'),
+    ('number,image,animal', '{3},{2},{1}', 'animal'),
+    ('file,noise_level,animal', '{0},{2},{1}', 'animal'),
     ('label,file', '{4},{0}', 'label'),  # there are images 0 and 1
     ('lesion_id,image_id,dx,dx_type,localization', 'x,{0},{1},histo,back', 'dx'),
     ('file,x,y,species', '{0},1,2,{1}', 'species'),
@@ -210,7 +247,13 @@ def test_the_column_of_classes(tmp_path, head, row, column):
 
 
 @pytest.mark.parametrize('text, said', [
-    ('x,y\na,cat\nb,dog\n', r'labels\.csv: no column names the images of .*, such as 0\d\d\.png\. Give a'),
+    ('x,y\na,cat\nb,dog\n', r'labels\.csv: no column names images such as .*/0\d\d\.png\. Give a'),
+    (rows(numbered(), 'id,fold', lambda number: number % 5), 'which of fold is the class'),
+    (rows(numbered(), 'id,category', lambda number: '"[1, 2]"'), "'category' holds lists, but an image has one class"),
+    (rows([name for name in numbered() for _ in range(2)]), r'24 of 24 images, such as 000\.png, have rows of diff'),
+    (rows(numbered(), kind=lambda number: f'5" {KINDS[number % 2]}' if number in (3, 20) else 'cat'),
+     r'labels\.csv, record \d+ goes on over several lines'),
+    (rows(numbered(), kind=lambda number: '"cat' if number == 9 else 'cat'), 'record 11 goes on over several lines'),
     (rows([f'{name},3' for name in numbered()], ''), r'its first row names no columns\. Begin with such a row'),
     (rows([f'{name},{n % 3}' for n, name in enumerate(numbered())], 'file,sex,mood'),
      r'which of sex, mood is the class\? Call it label'),
@@ -258,8 +301,9 @@ def test_kaggles_solutions_of_ilsvrc_have_boxes_behind_the_class(tmp_path):
 @pytest.mark.parametrize('names, table, said', [
     ([*numbered('train2017/'), *numbered('val2017/', 24)], 'annotations/a.txt', 'hold no class folders'),
     ([*numbered('images/train/'), *numbered('images/val/', 24)], 'labels/a.txt', 'hold no class folders'),
-    ([*numbered('images/'), *numbered('masks/')], 'labels.csv',
-     r'labels\.csv: the same row names images/000\.png and masks/000\.png of .*\. Give the folder of one of them')])
+    ([*numbered('images/'), 'annotations/trimaps/000.png'], 'README', 'images holds no class folders'),
+    ([*numbered('images_1/'), *numbered('images_2/', count=3)], 'labels.csv',
+     r'labels\.csv: the same row names .*/images_1/000\.png and .*/images_2/000\.png\. Give the folder of')])
 def test_layouts_that_are_not_of_classes_are_refused(tmp_path, names, table, said):
     images_in(tmp_path, names)
     (tmp_path / table).parent.mkdir(exist_ok=True)
@@ -270,6 +314,8 @@ def test_layouts_that_are_not_of_classes_are_refused(tmp_path, names, table, sai
 
 @pytest.mark.parametrize('folders_of_classes', [
     ['abbey/in', 'airport/in', 'train_station/in', 'train_station/out'],  # a class, not a split
+    ['abbey/in', 'train_station/in', 'train_station/out', 'test_track/in'],
+    ['good parts', 'bad parts'],
     ['cat_images', 'dog_images']])
 def test_class_folders_with_words_of_splits_or_images_are_classes(tmp_path, folders_of_classes):
     images_in(tmp_path, [name for folder in folders_of_classes for name in numbered(f'{folder}/')])
@@ -277,3 +323,10 @@ def test_class_folders_with_words_of_splits_or_images_are_classes(tmp_path, fold
     found = images.look([str(tmp_path)])
     assert found.facts['classes'] == len({name.split('/')[0] for name in folders_of_classes})
     assert 'train_labels' not in found.sections['data']
+
+
+def test_a_table_that_is_named_need_not_be_called_as_one_of_training(tmp_path):
+    images_in(tmp_path / 'photos', numbered())
+    (tmp_path / 'blood_test.csv').write_text(rows(numbered()))
+    found = labelled.layout([str(tmp_path / 'photos'), str(tmp_path / 'blood_test.csv')])
+    assert found.labels == {'train': str(tmp_path / 'blood_test.csv')}
