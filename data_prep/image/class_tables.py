@@ -35,17 +35,18 @@ def read(path: str, columns: Mapping[str, str], scratch: str) -> dict[str, str]:
 
 
 def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str, str]]:
-    """Return the images' names and their classes, as they stand, of rows that have both; see `read`."""
+    """Return the images' names and their classes of the rows that have both; see `read` for arguments and errors."""
     from data_prep.core import text_files
     source = text_files.Source('train', (path,), text_files.table_format(path))
     text_files.look_for([source])
     templates = dict(zip(text_files.PARTS, (columns[part] for part in PARTS))) if columns else {}
     blocks = text_files.scan(source, text_files.unpack(source, scratch), 1 << 16, bool(columns), templates)
     records = [record for block in blocks for record in text_files.read(block, templates)]
-    # A quote that is not closed, or stands alone, swallows other rows.
-    if joined := next((record for record in records if '\n' in ''.join(record.columns[:2]).strip() or
-                       (record.reason and 'quote' in record.reason)), None):
-        raise UserError(f'{path}, record {joined.line:,} goes on over several lines. Remove the quote in it, or double '
+    # A quote that stands alone swallows other rows.
+    joined = [record for record in records if '\n' in ''.join(record.columns[:2]).strip()
+              or (record.reason and 'quote' in record.reason)]
+    if joined:
+        raise UserError(f'{path}, record {joined[0].line:,} goes on over several lines. Remove or double the quote in '
                         'it.')
     bad = [record for record in records if record.reason]
     if len(bad) > _MOST_DAMAGED * len(records):
@@ -84,5 +85,5 @@ def forms(name: str) -> list[str]:
     """
     parts = name.split('/')[-_DEEPEST:]
     ends = ['/'.join(parts[start:]) for start in range(len(parts))]
-    stem, ending = posixpath.splitext(name)
+    ending = posixpath.splitext(name)[1]
     return ends + [end[:-len(ending)] for end in ends] if ending.lower() in PICTURES else ends
