@@ -12,6 +12,7 @@ import numpy as np
 from data_prep import UserError
 from data_prep.core import files
 from data_prep.image import codec, readers
+from data_prep.image.schema import SPLITS
 from pipelines.starting import labelled, recipes
 from pipelines.starting.findings import (
     DRIFT,
@@ -276,4 +277,4 @@ def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]
         with contextlib.suppress(OSError):  # a link to a file that is gone
             path.write_bytes(files.read(picture.found.file, picture.found.offset, picture.found.length))
     return {'module': 'data_prep.imagenet', 'train': [folder], 'validation_fraction': 0.2, 'test_fraction': 0.2,
-            'max_dead_letters': 0.9}
+            'max_dead_letters': 0.9, 'columns': {}, **{f'{split}_labels': '' for split in SPLITS}}

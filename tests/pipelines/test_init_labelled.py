@@ -7,8 +7,10 @@ import pytest
 from PIL import Image
 
 from data_prep import UserError
+from data_prep.image import job as image_job
+from data_prep.image import readers
 from data_prep.image.schema import SPLITS
-from pipelines.starting import images, labelled
+from pipelines.starting import calibration, findings, images, labelled, recipes
 from pipelines.starting.findings import values
 
 KINDS = ('cat', 'dog')
@@ -206,6 +208,16 @@ def test_layouts(tmp_path, make, packed):
         split: f'{root}/{name}' for split, name in tables.items()}
     assert 'in 2 classes, ' in ' '.join(found.said) and ('columns' in data) == (make is not beside)
     assert found.baseline == 0.5 and found.facts['classes'] == 2
+
+
+def test_the_part_that_is_timed_is_in_class_folders(tmp_path):
+    kaggle(tmp_path)
+    found = images.look([str(tmp_path)])
+    net = findings.merged(found.sections, next(recipes.candidates(found)).sections)
+    config = calibration.Small(found)._config(findings.values(net))
+    assert not config.data.train_labels and not config.data.columns
+    for source in image_job.sources(config.data):
+        assert {each.label for each in readers.scan(source, str(tmp_path), {})} == {'0', '1'}
 
 
 def test_class_folders_are_used_unless_the_table_is_named(tmp_path, capsys):
