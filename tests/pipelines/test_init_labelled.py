@@ -214,7 +214,8 @@ def test_the_part_that_is_timed_is_in_class_folders(tmp_path):
     kaggle(tmp_path)
     found = images.look([str(tmp_path)])
     net = findings.merged(found.sections, next(recipes.candidates(found)).sections)
-    config = calibration.Small(found)._config(findings.values(net))
+    small = calibration.Small(found)  # its folder goes when it does
+    config = small._config(findings.values(net))
     assert not config.data.train_labels and not config.data.columns
     for source in image_job.sources(config.data):
         assert {each.label for each in readers.scan(source, str(tmp_path), {})} == {'0', '1'}
