@@ -22,8 +22,8 @@ from benchmarks.robustness import fuzz_images as images
 from benchmarks.robustness import fuzz_seeds as valid
 from benchmarks.robustness import fuzz_shapes as shapes
 from data_prep import treebank, wmt
-from data_prep.core import records, text_files
-from data_prep.image import readers
+from data_prep.core import files, records, text_files
+from data_prep.image import listing, readers
 from data_prep.text import job as text_job
 from data_prep.trees import job as tree_job
 from data_prep.trees import tree_files
@@ -110,11 +110,11 @@ def _ranges(folder):
         path.write_bytes(data)
         [source] = readers.sources('train', str(folder), ['input.tar'])
         refused = []
-        for found in readers.scan(source, str(folder), {}):
+        for found in listing.scan(source, str(folder), {}):
             if isinstance(found, readers.Found):
                 refused.append(f'input.tar/{found.name}, byte {found.offset}: {found.reason}')
-            elif isinstance(found, readers.Picture):
-                readers.read(*found.found[1:4])
+            elif isinstance(found, listing.Picture):
+                files.read(*found.found[1:4])
         return [ascii(text)[1:-1] for text in refused]  # as JSON has it
     return read, [valid.tar(tarfile.GNU_FORMAT), valid.tar(tarfile.PAX_FORMAT)]
 

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 
 from data_prep import UserError
+from data_prep.core import text_files
 
 PICTURES = ('.jpeg', '.jpg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.tif', '.tiff', '.webp', '.heic', '.avif')
 PARTS = ('image', 'class')
@@ -16,7 +17,6 @@ _DEEPEST = 4  # folders, and the name, that a row may have in common with an ima
 
 def is_table(path: str) -> bool:
     """Return whether a file is a table by its name."""
-    from data_prep.core import text_files  # imports Beam, 2 seconds
     return bool(text_files.table_format(path))
 
 
@@ -36,7 +36,6 @@ def read(path: str, columns: Mapping[str, str], scratch: str) -> dict[str, str]:
 
 def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str, str]]:
     """Return the images' names and their classes of the rows that have both; see `read` for arguments and errors."""
-    from data_prep.core import text_files
     source = text_files.Source('train', (path,), text_files.table_format(path))
     text_files.look_for([source])
     templates = dict(zip(text_files.PARTS, (columns[part] for part in PARTS))) if columns else {}

@@ -23,9 +23,9 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from data_prep import UserError
-from data_prep.core import job, records, splits, threads
+from data_prep.core import files, job, records, splits, threads
 from data_prep.core.splits import Pack
-from data_prep.image import annotations, readers
+from data_prep.image import annotations, listing, readers
 from data_prep.image.readers import BOXES, Source
 from data_prep.image.schema import LABELS, PIXELS, SPLITS, Config
 from data_prep.image.shards import Item, MergedSums, Shard, letter, new_counts, order
@@ -131,7 +131,7 @@ class _Scan(beam.DoFn):
         tf.io.gfile.makedirs(scratch)
         packs: dict[str, list] = {split: [] for split in (*SPLITS, BOXES)}
         refused = []
-        for found in readers.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
+        for found in listing.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
             if isinstance(found, readers.Found):
                 refused.append(letter(self.config, posixpath.join(source.listed, found.name), found.offset,
                                       found.reason))
@@ -215,7 +215,7 @@ def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
 def _hash(item: Item) -> bytes:
     """Hash a file's content; empty for empty and unreadable files, which their shard reports."""
     try:
-        content = readers.read(*item[:3])
+        content = files.read(*item[:3])
     except OSError:
         return b''
     return hashlib.blake2b(content, digest_size=16).digest() if content else b''

@@ -1,4 +1,4 @@
-"""Find images in folders, tar archives and tars of tars, the layouts of ImageNet, Tiny ImageNet and others.
+"""Find files in folders, tar archives and tars of tars.
 
 Nothing is extracted: an image is a byte range of a file. Only a compressed tar is unpacked, to a plain one. Used by
 Beam jobs; paths may be on any file system TensorFlow opens.
@@ -7,21 +7,17 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from data_prep import UserError
 from data_prep.core import archives
-from data_prep.core.files import NOT_THERE, open_file, read, walk_folder
-from data_prep.image import annotations, class_tables
-from data_prep.image.class_tables import PICTURES
+from data_prep.core.files import NOT_THERE, open_file, walk_folder
 
 BOXES = 'boxes'
 _SMALL = 1 << 26  # bytes
-_FIRST_TWO: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(NamedTuple):
@@ -53,12 +49,6 @@ class Found(NamedTuple):
     offset: int
     length: int
     reason: str = ''
-
-
-class Picture(NamedTuple):
-    """A file with an image's name, and the id of its class."""
-    found: Found
-    label: str
 
 
 def sources(split: str, folder: str, listed: Iterable[str], labels: str = '') -> list[Source]:
@@ -152,85 +142,3 @@ def _named(found: Found) -> Found:
     """Return the file, or a copy with a reason if its name is not valid text."""
     name = found.name.encode(errors='replace').decode()
     return found if name == found.name else found._replace(name=name, reason='its name is not UTF-8')
-
-
-def scan(source: Source, scratch: str, numbers: dict[str, str], columns: Mapping[str, str] = _FIRST_TWO
-         ) -> Iterator[Picture | Found | annotations.BoxRange]:
-    """Yield every image with its class, every bounding-box annotation, and unusable files with a reason.
-
-    If `source.labels` is a table, it gives the classes of images, and those it does not name are skipped. Otherwise an
-    image's class is the first folder below the source; for images in none, a list gives it; for those in a folder
-    `images`, the `_annotations.txt` beside it. Files without an image's name, and hidden files, are skipped.
-
-    Args:
-      scratch: an existing folder for unpacked files.
-      numbers: ILSVRC's class numbers -> ids, or nothing.
-      columns: of the table, as in `class_tables.read`.
-
-    Raises:
-      UserError: as `walk`; or images have no class folders and no labels, or another number of labels.
-    """
-    flat: list[Found] = []
-    said: dict[str, str] = {}
-    in_folders = False
-    given = _given(source, scratch, numbers, columns)
-    for found in walk(source, scratch):
-        ending = posixpath.splitext(found.name)[1].lower()
-        top, _, below = found.name.partition('/')
-        if found.reason:
-            yield found
-        elif any(part.startswith(('.', '__MACOSX')) for part in found.name.split('/')):
-            continue
-        elif ending == '.xml':
-            yield from annotations.box_ranges(*found[:4], None)
-        elif found.name.endswith(('_boxes.txt', '_annotations.txt')):
-            content = read(*found[1:4])
-            yield from annotations.box_ranges(*found[:4], content)
-            if found.name.endswith('_annotations.txt'):
-                said |= annotations.annotations(content, f'{source.path}/{found.name}')
-        elif ending in PICTURES and source.split != BOXES:
-            if below and top != 'images' and not isinstance(given, dict):
-                yield Picture(found, top)
-                in_folders = True
-            else:
-                flat.append(found)
-    if given is None and not said and not in_folders and any('/' not in picture.name for picture in flat):
-        raise UserError(f'data.{source.split}: the images of {source.path} lie in no class folders. Name the folder '
-                        f'that holds class folders, or give a table of images and classes in data.{source.split}_'
-                        'labels.')
-    yield from _flat(source, sorted(flat, key=lambda found: found.name), said if given is None else given)
-
-
-def _given(source: Source, scratch: str, numbers: dict[str, str], columns: Mapping[str, str]
-           ) -> dict[str, str] | list[str] | None:
-    """Return the classes in the source's `labels`: by image, or in the order of the images; or None."""
-    if not source.labels:
-        return None
-    if class_tables.is_table(source.labels):
-        return class_tables.read(source.labels, columns, scratch)
-    return annotations.labels(read_small(source.labels), source.labels, numbers)
-
-
-def _flat(source: Source, pictures: list[Found], classes: dict[str, str] | list[str]) -> Iterator[Picture | Found]:
-    """Yield images, sorted by name, with the classes given for them."""
-    if isinstance(classes, list):
-        if len(classes) != len(pictures):
-            raise UserError(f'{source.labels} has {len(classes):,} classes, but {source.path} has {len(pictures):,} '
-                            'images in no class folder. It needs one class per image, in the order of their names.')
-        yield from map(Picture, pictures, classes)
-        return
-    base = posixpath.join(source.path, source.inside)
-    if source.labels:
-        pictures = [each for each in pictures if class_tables.find(classes, f'{base}/{each.name}') is not None]
-        if not pictures:
-            raise UserError(f'data.{source.split}_labels: {source.labels} names no image of {source.path}. Name its '
-                            "columns in data.columns, such as {image: '{file}', class: '{label}'}.")
-    for picture in pictures:
-        label = class_tables.find(classes, f'{base}/{picture.name}')
-        if not classes:
-            label = posixpath.dirname(picture.name)  # here, `images` is a class
-        if label:
-            yield Picture(picture, label)
-        else:
-            yield picture._replace(reason=f'{source.labels} gives it two classes' if source.labels else
-                                   'in no class folder, and nothing gives its class')

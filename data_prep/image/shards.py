@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import tensorflow as tf
 
-from data_prep.core import splits, threads
-from data_prep.image import annotations, codec, readers, resampling
+from data_prep.core import files, splits, threads
+from data_prep.image import annotations, codec, resampling
 from data_prep.image.resampling import SIDE
 from data_prep.image.schema import SIDES, SPLITS, Config
 
@@ -173,7 +173,7 @@ class Shard:
     def _make(self, item: Item) -> _Made | str:
         """Return an item's result, or the reason why it has none."""
         try:
-            data = readers.read(*item[:3])
+            data = files.read(*item[:3])
             head = codec.header(data, self._config.max_pixels)
             picture = codec.load(data, head, self._config.resize, square=self._split == 'train')
         except codec.Unreadable as error:
@@ -183,7 +183,7 @@ class Shard:
         boxes, unread = [], []
         for file, offset, length in self._boxes.find(item.name, item.label):
             try:
-                boxes += annotations.fractions(readers.read(file, offset, length), head.height, head.width)
+                boxes += annotations.fractions(files.read(file, offset, length), head.height, head.width)
             except (ValueError, OSError) as error:
                 unread.append({'file': self._unpacked.get(os.path.dirname(file), file), 'offset': offset,
                                'reason': f'no boxes for {item.name}: {error}; the image is kept'})

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_prep import UserError
 from data_prep.core import files
-from data_prep.image import codec, readers
+from data_prep.image import codec, listing, readers
 from data_prep.image.schema import SPLITS
 from pipelines.starting import labelled, recipes
 from pipelines.starting.findings import (
@@ -114,7 +114,7 @@ def look(paths: list[str]) -> Findings:
          'class_counts': [count for _, count in sorted(counts.items())] if unbalanced else []})
 
 
-def _inspected(pictures: list[readers.Picture]) -> _Look:
+def _inspected(pictures: list[listing.Picture]) -> _Look:
     """Decode an even sample of the training images, which takes half a minute at most."""
     some = spread(pictures, LOOKED_AT)
     if len(some) > LEAST:
@@ -128,14 +128,14 @@ def _inspected(pictures: list[readers.Picture]) -> _Look:
     return seen
 
 
-def _unusable(pictures: list[readers.Picture], others: int) -> tuple[float, int]:
+def _unusable(pictures: list[listing.Picture], others: int) -> tuple[float, int]:
     """Return the share of a given split's files that cannot be used, as `others` cannot, and the number of all."""
     seen, count = _decode(spread(pictures, LEAST)), len(pictures) + others
     return (seen.damaged / seen.looked * len(pictures) + others) / count, count
 
 
 def _held_out(layout: labelled.Layout, counts: collections.Counter
-              ) -> dict[str, tuple[list[readers.Picture], int]]:
+              ) -> dict[str, tuple[list[listing.Picture], int]]:
     """Return the images of the classes in the given validation and test splits, and how many other files each has.
 
     A split of which at most half are of the classes is not used: its list is emptied, and a sentence says so.
@@ -145,7 +145,7 @@ def _held_out(layout: labelled.Layout, counts: collections.Counter
       counts: images of each class in training.
     """
     lists, said = layout.lists, layout.said
-    found: dict[str, tuple[list[readers.Picture], int]] = {}
+    found: dict[str, tuple[list[listing.Picture], int]] = {}
     for split in ('validation', 'test'):
         if not lists[split]:
             continue
@@ -163,13 +163,13 @@ def _held_out(layout: labelled.Layout, counts: collections.Counter
     return found
 
 
-def _listed(split: str, layout: labelled.Layout) -> tuple[list[readers.Picture], list[readers.Found]]:
+def _listed(split: str, layout: labelled.Layout) -> tuple[list[listing.Picture], list[readers.Found]]:
     """Return the images of a split, and files that cannot be used, each with its reason."""
-    found, loose = list[readers.Picture](), list[readers.Found]()
+    found, loose = list[listing.Picture](), list[readers.Found]()
     for source in readers.sources(split, '', layout.lists[split], layout.labels.get(split, '')):
         readers.look_for(source)
-        for each in readers.scan(source, scratch(), {}, layout.columns):
-            if isinstance(each, readers.Picture):
+        for each in listing.scan(source, scratch(), {}, layout.columns):
+            if isinstance(each, listing.Picture):
                 found.append(each)
             elif isinstance(each, readers.Found):
                 loose.append(each)
@@ -191,7 +191,7 @@ def _refuse_few(counts: collections.Counter, paths: list[str]) -> None:
                         'hundred of each is a good start.')
 
 
-def _decode(pictures: list[readers.Picture]) -> _Look:
+def _decode(pictures: list[listing.Picture]) -> _Look:
     sides, grey, copies, both, seconds = list[int](), 0, 0, 0, 0.0
     reasons: dict[str, list[str]] = {}
     classes, seen = dict[bytes, str](), set[int]()
@@ -267,7 +267,7 @@ def _warnings(counts: collections.Counter, seen: _Look, loose: list[readers.Foun
     return said
 
 
-def _write_small(pictures: list[readers.Picture], folder: str) -> dict[str, Any]:
+def _write_small(pictures: list[listing.Picture], folder: str) -> dict[str, Any]:
     """Write an even sample of the images into class folders; return the keys of `data`."""
     ordered = sorted(pictures, key=lambda picture: picture.label)
     places = {label: str(number) for number, label in enumerate(dict.fromkeys(each.label for each in ordered))}

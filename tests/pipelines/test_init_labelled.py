@@ -8,7 +8,7 @@ from PIL import Image
 
 from data_prep import UserError
 from data_prep.image import job as image_job
-from data_prep.image import readers
+from data_prep.image import listing
 from data_prep.image.schema import SPLITS
 from pipelines.starting import calibration, findings, images, labelled, recipes
 from pipelines.starting.findings import values
@@ -218,7 +218,7 @@ def test_the_part_that_is_timed_is_in_class_folders(tmp_path):
     config = small._config(findings.values(net))
     assert not config.data.train_labels and not config.data.columns
     for source in image_job.sources(config.data):
-        assert {each.label for each in readers.scan(source, str(tmp_path), {})} == {'0', '1'}
+        assert {each.label for each in listing.scan(source, str(tmp_path), {})} == {'0', '1'}
 
 
 def test_class_folders_are_used_unless_the_table_is_named(tmp_path, capsys):

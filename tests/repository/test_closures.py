@@ -56,15 +56,15 @@ def test_the_closure_of_training_is_this_one():
     """A module that enters or leaves it is looked at here: editing it trains every Transformer again."""
     assert {*closure('train', config.load('demo_translation'))} == {
         'data_prep', 'data_prep.core.archives', 'data_prep.core.files', 'data_prep.core.input_pipeline',
-        'data_prep.core.records', 'data_prep.core.splits', 'data_prep.core.tfrecord', 'data_prep.text.ids',
-        'data_prep.text.schema', 'data_prep.text.subwords', 'data_prep.text.wordpieces', 'data_prep.wmt',
-        'keras_models', 'keras_models.core.layers', 'keras_models.core.losses', 'keras_models.core.optimizers',
-        'keras_models.core.rematerialisation', 'keras_models.transformer', 'keras_models.weights.checkpoint_file',
-        'pipelines.train', 'pipelines.training.best', 'pipelines.training.checkpoints',
-        'pipelines.training.curriculum', 'pipelines.training.devices', 'pipelines.training.ema',
-        'pipelines.training.facts', 'pipelines.training.hybrid_parallel', 'pipelines.training.jit',
-        'pipelines.training.loop', 'pipelines.training.precision', 'pipelines.training.strategy',
-        'pipelines.training.trainer'}
+        'data_prep.core.records', 'data_prep.core.splits', 'data_prep.core.templates', 'data_prep.core.tfrecord',
+        'data_prep.text.ids', 'data_prep.text.schema', 'data_prep.text.subwords', 'data_prep.text.wordpieces',
+        'data_prep.wmt', 'keras_models', 'keras_models.core.layers', 'keras_models.core.losses',
+        'keras_models.core.optimizers', 'keras_models.core.rematerialisation', 'keras_models.transformer',
+        'keras_models.weights.checkpoint_file', 'pipelines.train', 'pipelines.training.best',
+        'pipelines.training.checkpoints', 'pipelines.training.curriculum', 'pipelines.training.devices',
+        'pipelines.training.ema', 'pipelines.training.facts', 'pipelines.training.hybrid_parallel',
+        'pipelines.training.jit', 'pipelines.training.loop', 'pipelines.training.precision',
+        'pipelines.training.strategy', 'pipelines.training.trainer'}
 
 
 @pytest.fixture

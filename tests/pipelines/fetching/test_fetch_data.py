@@ -18,8 +18,8 @@ import yaml
 from PIL import Image
 
 from data_prep import UserError
-from data_prep.core import archives
-from data_prep.image import readers
+from data_prep.core import archives, files
+from data_prep.image import listing, readers
 from pipelines import fetch, import_weights
 from pipelines.core import config, shipped
 from pipelines.fetching import brought, catalogue, conversion
@@ -48,8 +48,8 @@ def zip_of(path, files):
 def pictures(path, scratch):
     """(class, bytes) of every image in an archive, as the data set's job finds them."""
     [source] = readers.sources('train', '', [str(path)])
-    found = [item for item in readers.scan(source, str(scratch), {}) if isinstance(item, readers.Picture)]
-    return [(item.label, readers.read(*item.found[1:4])) for item in found]
+    found = [item for item in listing.scan(source, str(scratch), {}) if isinstance(item, listing.Picture)]
+    return [(item.label, files.read(*item.found[1:4])) for item in found]
 
 
 def cifar(path, labels=(3, 9, 3, 0), extra=b'', names=NAMES):
