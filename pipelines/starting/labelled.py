@@ -93,21 +93,35 @@ def _by_tables(places: list[str], paths: list[str], are_named: bool) -> Layout:
     said = [f'{train} gives the classes{f", in {first[match.label]!r}" if columns else ""}, of {count:,} of {total:,} '
             f'images{"; the others are not used" * (count < total)}.']
     for split in ('validation', 'test'):
-        of_split = [table.path for table in read if table.split == split]
-        # Tables of no split are tried where the split has a folder; if one names 1.jpg, it means the training's.
-        others = [table.path for table in read if own[split] and not table.split]
-        where = own[split] or own['train']
-        held = {path: rows for path in of_split if (rows := _named_or_none(path, columns, where))} or {
-            path: rows for path in others if (rows := _named_or_none(path, columns, where))
-            and 2 * len(named.keys() & rows.keys()) < len(rows)}
-        if held:
-            labels[split] = max(held, key=lambda path: len(held[path]))
+        if path := _table_of(split, own, read, columns, named):
+            labels[split] = path
         elif own[split]:
             said.append(f'{", ".join(own[split])}: not used, since no such table gives the classes of its images. A '
                         f'part of the training images is the {split} instead.')
     lists = {split: [place for place in own[split] or own['train'] if split in labels
                      and _named_or_none(labels[split], columns, [place])] for split in own}
     return Layout(lists, labels, columns, said)
+
+
+def _table_of(split: str, own: dict[str, list[str]], read: list[class_columns.Table], columns: dict[str, str],
+              trained: dict[str, list[str]]) -> str:
+    """Return the table that names most images of a split, one called as it first, or nothing.
+
+    Args:
+      split: validation or test.
+      own: folders of each split; without one, only a table called as it tells the split's images from the others.
+      read: all tables.
+      columns: those a table must have.
+      trained: names of rows that mean training images.
+    """
+    found = dict[str, tuple[bool, int]]()
+    for table in read:
+        if table.split == split or (own[split] and not table.split):
+            rows = _named_or_none(table.path, columns, own[split] or own['train']) or {}
+            # If a table of no split names 1.jpg, it means the training's.
+            if rows and (table.split or 2 * len(trained.keys() & rows.keys()) < len(rows)):
+                found[table.path] = bool(table.split), len(rows)
+    return max(found, key=lambda path: found[path], default='')
 
 
 def _split_places(places: list[str]) -> dict[str, list[str]]:
