@@ -18,6 +18,11 @@ class Picture(NamedTuple):
     label: str
 
 
+def is_hidden(path: str) -> bool:
+    """Return whether a file, or a folder it lies in, is hidden or one that macOS adds to archives."""
+    return any(part.startswith(('.', '__MACOSX')) for part in path.split('/'))
+
+
 def scan(source: readers.Source, scratch: str, numbers: dict[str, str], columns: Mapping[str, str] = _FIRST_TWO
          ) -> Iterator[Picture | readers.Found | annotations.BoxRange]:
     """Yield every image with its class, every bounding-box annotation, and unusable files with a reason.
@@ -43,7 +48,7 @@ def scan(source: readers.Source, scratch: str, numbers: dict[str, str], columns:
         top, _, below = found.name.partition('/')
         if found.reason:
             yield found
-        elif any(part.startswith(('.', '__MACOSX')) for part in found.name.split('/')):
+        elif is_hidden(found.name):
             continue
         elif ending == '.xml':
             yield from annotations.box_ranges(*found[:4], None)
@@ -85,13 +90,13 @@ def _flat(source: readers.Source, pictures: list[readers.Found], classes: dict[s
         yield from map(Picture, pictures, classes)
         return
     base = posixpath.join(source.path, source.inside)
+    said = [(picture, class_tables.find(classes, f'{base}/{picture.name}')) for picture in pictures]
     if source.labels:
-        pictures = [each for each in pictures if class_tables.find(classes, f'{base}/{each.name}') is not None]
-        if not pictures:
+        said = [(picture, label) for picture, label in said if label is not None]
+        if not said:
             raise UserError(f'data.{source.split}_labels: {source.labels} names no image of {source.path}. Name its '
                             "columns in data.columns, such as {image: '{file}', class: '{label}'}.")
-    for picture in pictures:
-        label = class_tables.find(classes, f'{base}/{picture.name}')
+    for picture, label in said:
         if not classes:
             label = posixpath.dirname(picture.name)  # here, `images` is a class
         if label:

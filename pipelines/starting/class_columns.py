@@ -1,7 +1,6 @@
 """Recognise a table of classes: which column names the images, and which is the class."""
 import itertools
 import posixpath
-import re
 from typing import NamedTuple
 
 from data_prep import UserError
@@ -16,7 +15,6 @@ _CLASSES = ('label name', 'class name', 'label', 'class', 'category', 'target', 
 _ENDS = ('label', 'class', 'category', 'specie', 'breed')
 _NO_CLASSES = {'fold', 'split', 'subset', 'index', 'url', 'link', 'width', 'height', 'size', 'path'}
 _IMAGES = {'file', 'filename', 'filepath', 'image', 'img', 'path', 'picture', 'photo'}
-_WORD = re.compile('[A-Z]?[a-z]+|[A-Z]+')
 _BLOCK, _PART, _CELLS = 2_000, 200, 5_000_000  # of a table of more cells, 200 of every 2,000 rows are looked at
 _MOST_COLUMNS = 100  # of a table that is not named; with more it is of pixels, or has a column per class
 TWO_COLUMNS = 'a table of two columns, image and class, such as labels.csv'
@@ -85,7 +83,7 @@ def best(given: list[Table], pictures: list[str]) -> Match:
     whole = {form for path in pictures for form in class_tables.forms(path) if folders.is_picture(form)}
     known = {form for path in pictures for form in class_tables.forms(path)}
     found: tuple[tuple, Table, int, bool] | None = None
-    for table in given:
+    for table in (each for each in given if each.split in ('', 'train')):
         are_lines = text_files.table_format(table.path) == 'jsonl'
         for column, head in enumerate(table.first):
             has_names = are_lines or not _is_known(_cell(table.first, column), known)
@@ -93,8 +91,8 @@ def best(given: list[Table], pictures: list[str]) -> Match:
             named = sum(_is_known(cell, known) for cell in cells)
             # Of columns that name as many, the one with endings, or called so: an index may also name all.
             score = (_called(table, column) is not None, named, len(cells & whole),
-                     bool(_IMAGES & set(_words(head))))
-            if (table.split in ('', 'train') and 2 * named > min(len(cells), len(pictures)) and (head or not has_names)
+                     bool(_IMAGES & set(folders.words(head))))
+            if (2 * named > min(len(cells), len(pictures)) and (head or not has_names)
                     and (found is None or score > found[0])):
                 found = score, table, column, has_names
     if found is None:
@@ -112,13 +110,9 @@ def _is_known(cell: str, known: set[str]) -> bool:
     return any(form in known for form in class_tables.forms(cell))
 
 
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
-
-
 def _called(table: Table, image: int) -> int | None:
     """Return the column of classes by its name, if it is a usual one, or ends as a very usual one."""
-    names = {column: ' '.join(_words(name)).removesuffix('s') for column, name in enumerate(table.first)
+    names = {column: ' '.join(folders.words(name)).removesuffix('s') for column, name in enumerate(table.first)
              if column != image}
     found = [column for word in _CLASSES for column, name in names.items() if name == word.removesuffix('s')]
     found += [column for word in _ENDS for column, name in names.items() if name.endswith(f' {word}')]
@@ -137,7 +131,7 @@ def _class_column(table: Table, image: int, has_names: bool) -> int:
         raise UserError(f'{path}: its first row names no columns. Begin with such a row, as in image,label; or keep '
                         'two columns, image and class.')
     called = _called(table, image)
-    if called is not None or (len(others) == 1 and not _NO_CLASSES & set(_words(names[others[0]]))):
+    if called is not None or (len(others) == 1 and not _NO_CLASSES & set(folders.words(names[others[0]]))):
         column = others[0] if called is None else called
         if sum(_cell(row, column).startswith(('[', '{')) for row in rows) > len(rows) / 2:
             raise UserError(f'{path}: {names[column]!r} holds lists, but an image has one class. Give {TWO_COLUMNS}.')
@@ -146,7 +140,7 @@ def _class_column(table: Table, image: int, has_names: bool) -> int:
     if all(each <= {'0', '1', '0.0', '1.0'} for each in values.values()):
         raise UserError(f'{path} has a column for each class. Give {TWO_COLUMNS}.')
     few = [column for column in others if 1 < len(values[column]) <= len(rows) / 8
-           and not _NO_CLASSES & set(_words(names[column]))]
+           and not _NO_CLASSES & set(folders.words(names[column]))]
     if len(few) != 1:
         raise UserError(f'{path}: which of {", ".join(names[column] for column in others)} is the class? Call it '
                         'label.')

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from data_prep.core import archives
-from data_prep.image import class_tables, readers
+from data_prep.image import class_tables, listing, readers
 from pipelines.starting.findings import SPLIT_NAMES, scratch
 
 _SPLITS = {**SPLIT_NAMES, 'testing': 'test'}
@@ -77,15 +77,14 @@ def with_pictures(path: str) -> list[str]:
     if len(names) > _FEW:
         return names
     names = [name for name in names if _holds_pictures(f'{path}/{name}')]
-    aside = [name for name in names if _ASIDE & set(map(_singular, _words(name)))]
+    aside = [name for name in names if _ASIDE & set(map(_singular, words(name)))]
     others = [name for name in names if name not in aside]
     return others if any(split_of(name) or _is_general(name) for name in others) else names
 
 
 def is_picture(path: str) -> bool:
-    """Return whether a file is an image by its name, and neither hidden nor of macOS's archives."""
-    return (posixpath.splitext(path)[1].lower() in class_tables.PICTURES
-            and not any(part.startswith(('.', '__MACOSX')) for part in path.split('/')))
+    """Return whether a file is an image by its name, and not hidden."""
+    return posixpath.splitext(path)[1].lower() in class_tables.PICTURES and not listing.is_hidden(path)
 
 
 def may_be_classes(names: list[str]) -> bool:
@@ -93,39 +92,42 @@ def may_be_classes(names: list[str]) -> bool:
     common = _common(names)
     many = 0
     for name in names:
-        general = {word for word in _words(name) if word in _SPLITS or _singular(word) in _NO_CLASS}
-        many += not general or bool(set(_words(name)) - general - common)
+        general = set(filter(_is_of_all_classes, words(name)))
+        many += not general or bool(set(words(name)) - general - common)
     return many > 1
 
 
 def split_of(name: str) -> str:
     """Return the split that a word of a folder's name means, or nothing."""
-    return next((_SPLITS[word] for word in _words(name) if word in _SPLITS), '')
+    return next((_SPLITS[word] for word in words(name) if word in _SPLITS), '')
 
 
 def is_split(name: str, beside: list[str]) -> bool:
     """Return whether a folder's name means a split and, but for words all names have, nothing else: `train_images`."""
-    rest = set(_words(name)) - _common(beside)
-    return any(word in _SPLITS for word in rest) and all(
-        word in _SPLITS or _singular(word) in _NO_CLASS for word in rest)
+    rest = set(words(name)) - _common(beside)
+    return any(word in _SPLITS for word in rest) and all(map(_is_of_all_classes, rest))
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name in lower case: of the folder `trainingSet_1`, `training` and `set`."""
+    return [word.lower() for word in _WORD.findall(_plain(name))]
+
+
+def _is_of_all_classes(word: str) -> bool:
+    return word in _SPLITS or _singular(word) in _NO_CLASS
 
 
 def _is_general(name: str) -> bool:
-    return all(_singular(word) in _NO_CLASS for word in _words(name)) and bool(_words(name))
+    return bool(words(name)) and all(_singular(word) in _NO_CLASS for word in words(name))
 
 
 def _common(names: list[str]) -> set[str]:
     """Return the words that all of several names have, splits excepted."""
-    return set.intersection(*map(set, map(_words, names))) - _SPLITS.keys() if len(names) > 1 else set()
+    return set.intersection(*map(set, map(words, names))) - _SPLITS.keys() if len(names) > 1 else set()
 
 
 def _singular(word: str) -> str:
     return word.removesuffix('s')
-
-
-def _words(name: str) -> list[str]:
-    """Return the words of a folder's name in lower case: of `trainingSet_1`, `training` and `set`."""
-    return [word.lower() for word in _WORD.findall(_plain(name))]
 
 
 def _levels(path: str) -> list[str]:
@@ -169,7 +171,7 @@ def inside(path: str) -> Inside:
 
 def _inside_of(below: list[str], files: list[str]) -> Inside:
     # A tar beside the folder unpacked from it is not read too.
-    kept = {name for name in below if not name.startswith(('.', '__MACOSX')) and not (
+    kept = {name for name in below if not listing.is_hidden(name) and not (
         name.endswith('.tar') and _plain(name) in below)}
     seen = sorted(name for name in files if not name.startswith('.'))
     return Inside(sorted(kept), [name for name in seen if class_tables.is_table(name)],

@@ -146,6 +146,12 @@ def _pictures(places: tuple[str, ...]) -> list[str]:
 
 
 @functools.cache
+def _by_form(path: str, *columns: tuple[str, str]) -> dict[str, str]:
+    """Return the forms of the names in a table's rows -> the names."""
+    return {form: name for name, _ in _rows(path, *columns) for form in class_tables.forms(name)}
+
+
+@functools.cache
 def _rows(path: str, *columns: tuple[str, str]) -> list[tuple[str, str]]:
     return class_tables.rows(path, dict(columns), scratch())
 
@@ -156,7 +162,7 @@ def _named(path: str, columns: dict[str, str], places: list[str]) -> dict[str, l
     Raises:
       UserError: the table lacks the columns, there are none, or many name two images.
     """
-    rows = {form: name for name, _ in _rows(path, *columns.items()) for form in class_tables.forms(name)}
+    rows = _by_form(path, *columns.items())
     named: dict[str, list[str]] = {}
     for picture in _pictures(tuple(places)):
         row = next((rows[form] for form in class_tables.forms(picture) if form in rows), None)

@@ -53,7 +53,7 @@ def hugging_face_lines(folder):
 
 
 def kaggle(folder):
-    """Ids without ending, more columns, and a test whose classes are not given: the example of answers is none."""
+    """Write ids without ending, more columns, and an example of answers, which gives the test no classes."""
     images_in(folder / 'train_images', numbered())
     images_in(folder / 'test_images', numbered(first=100))
     (folder / 'label_num_to_name.json').write_text('{\n  "0": "cat",\n  "1": "dog"\n}')
@@ -139,7 +139,7 @@ def in_a_folder_called_train(folder):
 
 
 def two_versions(folder):
-    """Of tables without a split, none is of the test, whose own is the larger of two."""
+    """Write tables of no split, none of which is the test's, and two of the test, the larger of which is its own."""
     lists, tables = kaggle_of_equal_names(folder)
     (folder / 'labels_2.csv').write_text(rows(numbered(), 'filename,label'))
     (folder / 'test.csv').write_text(rows(numbered(), 'filename,label'))
@@ -154,7 +154,7 @@ def told_apart_by_folder(folder):
 
 
 def the_end_of_a_long_table(folder):
-    """As of an archive in parts, of which one was fetched."""
+    """Write one part of an archive, and the table of all."""
     images_in(folder / 'images_012', numbered(first=500))
     (folder / 'labels.csv').write_text(rows([f'x{n}.png' for n in range(9_000)]) + rows(numbered(first=500), ''))
     return {'train': ['']}, {'train': 'labels.csv'}
