@@ -28,19 +28,22 @@ def check(config, files: str, examples: str) -> None:
         raise ValueError('validation_fraction and test_fraction leave nothing for training')
 
 
-def check_dead_letters(config, examples: str) -> None:
-    """Refuse a `max_dead_letters` that is no fraction of the `examples`.
+def check_fractions(config, examples: str) -> None:
+    """Refuse a `max_dead_letters` or `train_fraction` that is no fraction of the `examples`.
 
     Raises:
-      ValueError: it is below 0 or above 1.
+      ValueError: it is below 0 or above 1, or nothing is left for training.
     """
     if not 0 <= config.max_dead_letters <= 1:
         raise ValueError(f'max_dead_letters is a fraction of the {examples}, 0 to 1; it is {config.max_dead_letters}')
+    if not 0 < config.train_fraction <= 1:
+        raise ValueError(f'train_fraction is a fraction of the training {examples}, above 0 and at most 1; it is '
+                         f'{config.train_fraction}')
 
 
 def fraction(config, split: str) -> float:
-    """Return the fraction of the training examples that is split off for a split."""
-    return getattr(config, f'{split}_fraction', 0.0)
+    """Return the fraction of the training examples that is split off for a split; 0 for training itself."""
+    return 0.0 if split == 'train' else getattr(config, f'{split}_fraction')
 
 
 def order(text: str) -> tuple[int, int]:
@@ -58,6 +61,15 @@ def split_of(config, split: str, number: int) -> str:
             if place < 0:
                 return other
     return split
+
+
+def is_left_out(config, text: str) -> bool:
+    """Return whether `train_fraction` leaves out the training example that has this text in `order`.
+
+    What a fraction leaves out, every smaller one leaves out, too. The decision is independent of the split and of the
+    place, which depend on the hash of the text alone.
+    """
+    return config.train_fraction < 1 and order(f'{text} of the training examples')[0] >= config.train_fraction * 2 ** 64
 
 
 def pack(rows: list) -> bytes:

@@ -28,9 +28,10 @@ from data_prep.core.splits import Pack
 from data_prep.image import annotations, listing, readers
 from data_prep.image.readers import BOXES, Source
 from data_prep.image.schema import LABELS, PIXELS, SPLITS, Config
-from data_prep.image.shards import Item, MergedSums, Shard, letter, new_counts, order
+from data_prep.image.shards import Item, MergedSums, Shard, identity, letter, new_counts
 
 _PARTS = 64  # partitions for comparing hashes
+_LEFT_OUT = 'left out'  # key of packs of training images that only name their classes, see `train_fraction`
 
 
 def run(config: Config, folder: str, argv: list[str]) -> records.Manifest:
@@ -89,16 +90,17 @@ def build(pipeline: beam.Pipeline, config: Config, folder: str) -> None:
            | 'Spread' >> beam.Reshuffle()
            | 'Scan' >> beam.ParDo(_Scan(config, folder)).with_outputs('problems', 'boxes', 'refused', main='packs'))
     names = cut.packs | 'Names' >> beam.Map(_names, config)
+    packs = cut.packs | 'Keep' >> beam.Filter(_is_kept)
     classes = once | 'Classes' >> beam.Map(_classes, config, beam.pvalue.AsList(names))
     boxes = once | 'Boxes' >> beam.Map(_boxes, beam.pvalue.AsList(cut.boxes))
-    totals = cut.packs | 'Count' >> beam.Map(splits.count) | 'Total' >> beam.CombinePerKey(sum)
-    repeats = (cut.packs
+    totals = packs | 'Count' >> beam.Map(splits.count) | 'Total' >> beam.CombinePerKey(sum)
+    repeats = (packs
                | 'Spread packs' >> beam.Reshuffle()
                | 'Hash' >> beam.FlatMap(_hash_files)
                | 'Group hashes' >> beam.GroupByKey()
                | 'Find repeats' >> beam.FlatMap(_find_repeats))
     problems = beam.pvalue.AsList(cut.problems)
-    written = (cut.packs
+    written = (packs
                | 'Deal' >> beam.FlatMap(splits.deal, config.images_per_shard, _place, beam.pvalue.AsDict(totals))
                | 'Group' >> beam.GroupByKey()  # only names and numbers
                | 'Write' >> beam.ParDo(_WriteShard(config, folder), beam.pvalue.AsSingleton(classes),
@@ -129,7 +131,7 @@ class _Scan(beam.DoFn):
     def _scan(self, source):
         scratch = _scratch(self.folder, source)
         tf.io.gfile.makedirs(scratch)
-        packs: dict[str, list] = {split: [] for split in (*SPLITS, BOXES)}
+        packs: dict[str, list] = {split: [] for split in (*SPLITS, _LEFT_OUT, BOXES)}
         refused = []
         for found in listing.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
             if isinstance(found, readers.Found):
@@ -152,12 +154,14 @@ class _Scan(beam.DoFn):
         return split, (len(items), splits.pack(items))
 
     def _item(self, source, found):
-        """Return a found item and its split: its source's, or one split off from the training images."""
+        """Return a found item and its split: its source's, one split off from the training images, or `_LEFT_OUT`."""
         if isinstance(found, annotations.BoxRange):
             return BOXES, found
         (name, *where, _), label = found
         item = (*where, posixpath.join(source.listed, name), label)
-        return splits.split_of(self.config, source.split, order(label, name)[0]), item
+        text = identity(label, name)
+        split = splits.split_of(self.config, source.split, splits.order(text)[0])
+        return _LEFT_OUT if split == 'train' and splits.is_left_out(self.config, text) else split, item
 
 
 def _synsets(config: Config) -> annotations.Synsets:
@@ -168,8 +172,13 @@ def _synsets(config: Config) -> annotations.Synsets:
 def _names(pack: Pack, config: Config) -> tuple[str, ...]:
     """Return a pack's classes if it comes from the training folders."""
     split, (_, items) = pack
-    from_training = split == 'train' or splits.fraction(config, split)
+    from_training = split in ('train', _LEFT_OUT) or splits.fraction(config, split)
     return tuple({label for *_, label in splits.unpack(items)}) if from_training else ()
+
+
+def _is_kept(pack: Pack) -> bool:
+    split, _ = pack
+    return split != _LEFT_OUT
 
 
 def _classes(folder: str, config: Config, names: list[tuple[str, ...]]) -> tuple[str, list[tuple[str, str]]]:
@@ -199,7 +208,7 @@ def _boxes(folder: str, parts: list) -> tuple[list[str], bytes]:
 
 def _place(item: list) -> int:
     *_, name, label = item
-    return order(label, name)[1]
+    return splits.order(identity(label, name))[1]
 
 
 def _hash_files(pack: Pack) -> Iterator[tuple[int, bytes]]:
@@ -252,7 +261,7 @@ class _WriteShard(beam.DoFn):
         unpacked = {_scratch(self.folder, source): source.path for source in sources(self.config)}
         shard = Shard(self.config, split, {label: i for i, (label, _) in enumerate(pairs)}, boxes, repeats, unpacked)
         items = sorted(map(Item._make, itertools.chain(*map(splits.unpack, packs))),
-                       key=lambda item: (order(item.label, item.name)[1], item.name, item))  # a tar may repeat a name
+                       key=lambda item: (_place(item), item.name, item))  # a tar may repeat a name
         try:
             for record in shard.records(items):
                 writer.write(record)

@@ -29,10 +29,11 @@ class Config:
     a text with a WordNet id and a number per line), ILSVRC's number.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training images are split off by a hash
-    of the class and the name in its folder. Classes are the training folders in alphabetical order, or the lines of
-    `labels`; `words` gives their descriptions (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives
-    of Pascal VOC XML, such as `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by
-    scikit-learn's digits.
+    of the class and the name in its folder. `train_fraction` keeps a part of the others, by another hash of it, for a
+    learning curve: a smaller part is in every larger one, and every part has all classes. Classes are the training
+    folders in alphabetical order, or the lines of `labels`; `words` gives their descriptions (words.txt,
+    LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal VOC XML, such as
+    `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by scikit-learn's digits.
 
     A JPEG is kept unchanged if it is RGB or grey, unless `resize` reduces images to a shorter side of at most that; PNG
     and CMYK become JPEG of quality 95. An image larger than `max_pixels` by its header is not decoded. Training images
@@ -46,6 +47,7 @@ class Config:
     test: list[str] = dataclasses.field(default_factory=list)  # as train; empty: test_fraction of train
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
+    train_fraction: float = 1.0
     train_labels: str = ''  # table of images and classes, for images outside class folders
     validation_labels: str = ''
     test_labels: str = ''
@@ -62,7 +64,7 @@ class Config:
     images_per_shard: int = 1000  # images in one TFRecord file
 
     def __post_init__(self):
-        splits.check_dead_letters(self, 'images')
+        splits.check_fractions(self, 'images')
         templates.check(self.columns, ('image', 'class'), (), "{image: '{id}', class: '{breed}'}")
         if self.columns and not (self.train_labels or self.validation_labels or self.test_labels):
             raise ValueError('columns are those of tables of classes; give train_labels, or leave columns out')

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import tensorflow as tf
 
-from data_prep.core import files, splits, threads
+from data_prep.core import files, threads
 from data_prep.image import annotations, codec, resampling
 from data_prep.image.resampling import SIDE
 from data_prep.image.schema import SIDES, SPLITS, Config
@@ -25,14 +25,14 @@ class Item(NamedTuple):
     label: str
 
 
-def order(label: str, name: str) -> tuple[int, int]:
-    """Return two numbers below 2^64 from an image's class and its name in the class's folder: for its split and place.
+def identity(label: str, name: str) -> str:
+    """Return an image's class and its name in the class's folder, whose hash decides its split and place.
 
     So they do not depend on where the data set is. A folder `images` in the class's (Tiny ImageNet) does not count. Of
     an image in no class folder the whole name counts.
     """
     _, found, below = f'/{name}'.rpartition(f'/{label}/')
-    return splits.order(f'{label}/{below.removeprefix("images/") if found else name}')
+    return f'{label}/{below.removeprefix("images/") if found else name}'
 
 
 def new_counts(split: str) -> dict[str, int]:

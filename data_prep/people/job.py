@@ -147,6 +147,8 @@ class _Scan(beam.DoFn):
                 letters.append({'file': source.path, 'line': pair.line, 'reason': pair.reason})
                 continue
             split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])
+            if split == 'train' and splits.is_left_out(self.config, pair.person):
+                continue
             as_worn = source.split == 'test' and self.config.pairing == 'paired'
             packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment, pair.group))
             if len(packs[split]) == self.config.pairs_per_block:

@@ -18,8 +18,9 @@ class Config:
     `image-parse-new`), `openpose-json` (or `pose`) and, if there is one, `openpose-img` lie in the folder the file is
     named after, as VITON-HD ships them, `train/image` beside `train_pairs.txt`, or beside the file. For a split that
     lists nothing, `validation_fraction` or `test_fraction` of the training people are split off, by a hash of the name.
-    `samples: people` replaces all of it by generated people, `samples_count` to train with and to test with, in images
-    of `samples_size`.
+    `train_fraction` keeps a part of the others, by another hash of it, for a learning curve: a smaller part is in every
+    larger one. `samples: people` replaces all of it by generated people, `samples_count` to train with and to test
+    with, in images of `samples_size`.
 
     Training and validation take the pairs whose person wears the garment: of the same name, or `<name>_1` of
     `<name>_0`. The test takes each person with the garment worn, whatever its file lists, unless `pairing` is unpaired.
@@ -41,6 +42,7 @@ class Config:
     test: list[str] = dataclasses.field(default_factory=list)  # pairs files to test with
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
+    train_fraction: float = 1.0
     pairing: Literal['paired', 'unpaired'] = 'paired'
     agnostic: Literal['paper', 'official'] = 'paper'
     padding: float = person.PADDING
@@ -50,7 +52,7 @@ class Config:
     pairs_per_shard: int = 200  # pairs in one TFRecord file
 
     def __post_init__(self):
-        splits.check_dead_letters(self, 'pairs')
+        splits.check_fractions(self, 'pairs')
         if self.samples not in ('', 'people'):
             raise ValueError(f'samples must be people or empty; it is {self.samples!r}')
         if self.samples:

@@ -109,10 +109,12 @@ def _scan(number: int, source: Source, scratch: str, config: Config) -> Iterator
 def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
     """Return the records of a block that belong to its split."""
     found, split = text_files.read(block, config.columns), block.source.split
-    if not any(splits.fraction(config, other) for other in SPLITS) or (
-            split != 'train' and not splits.fraction(config, split)):
-        return found
-    return (record for record in found if splits.split_of(config, 'train', splits.order(_about(record))[0]) == split)
+    if splits.fraction(config, split) or (split == 'train' and any(splits.fraction(config, other) for other in SPLITS)):
+        found = (record for record in found
+                 if splits.split_of(config, 'train', splits.order(_about(record))[0]) == split)
+    if split == 'train' and config.train_fraction < 1:
+        found = (record for record in found if not splits.is_left_out(config, _about(record)))
+    return found
 
 
 def _about(record: Record) -> str:

@@ -28,7 +28,8 @@ class Config(subwords.Config):
     equally many cells.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training pairs are split off by a hash
-    of the source text, so pairs with the same source stay together.
+    of the source text, so pairs with the same source stay together. `train_fraction` keeps a part of the others, by
+    another hash of it, for a learning curve: a smaller part is in every larger one.
 
     `samples: cldr` replaces files by the corpus of `data_prep/text/samples.py`. Training pairs longer than `max_length`
     subwords on either side are filtered; of pairs split off from them, those longer than four times as many. A
@@ -44,6 +45,7 @@ class Config(subwords.Config):
     test: list[str] = dataclasses.field(default_factory=list)  # files to test with
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
+    train_fraction: float = 1.0
     header: bool = False
     columns: dict[str, str] = dataclasses.field(default_factory=dict)
     remove_duplicates: bool = False
@@ -54,7 +56,7 @@ class Config(subwords.Config):
 
     def __post_init__(self):
         super().__post_init__()
-        splits.check_dead_letters(self, 'records')
+        splits.check_fractions(self, 'records')
         self._check_columns()
         if self.samples not in ('', 'cldr'):
             raise ValueError(f'samples must be cldr or empty; it is {self.samples!r}')

@@ -22,7 +22,8 @@ class Config(subwords.Config):
     is a list like the others, used only for training, of trees made by other parsers.
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training trees are split off: whole
-    files by a hash of the name, or single trees with `split_by: tree`.
+    files by a hash of the name, or single trees with `split_by: tree`. `train_fraction` keeps a part of the other
+    trees, by another hash, for a learning curve: a smaller part is in every larger one.
 
     `tags`: `XX` keeps only the part-of-speech tags of punctuation, `keep` all of them. `function_tags` keeps the parts
     of labels beyond the category, such as `-SBJ`, which the score ignores. `symbols` are the bracket labels that are
@@ -40,6 +41,7 @@ class Config(subwords.Config):
     extra: list[str] = dataclasses.field(default_factory=list)
     validation_fraction: float = 0.0
     test_fraction: float = 0.0
+    train_fraction: float = 1.0
     split_by: Literal['file', 'tree'] = 'file'
     tags: Literal['XX', 'keep'] = 'XX'
     function_tags: bool = False
@@ -55,7 +57,7 @@ class Config(subwords.Config):
 
     def __post_init__(self):
         super().__post_init__()
-        splits.check_dead_letters(self, 'trees')
+        splits.check_fractions(self, 'trees')
         if not self.train:
             raise ValueError('train must list files, folders or archives of trees, for example --set '
                              'data.train=[wsj.tar.gz/wsj]')

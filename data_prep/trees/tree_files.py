@@ -141,7 +141,8 @@ def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...],
     with files.open_file(block.path) as stream:
         for line, offset, text, size in _runs(stream, block.offset, block.length):
             line, offset = block.line + line - 1, block.start + offset
-            if _split(source, config, block.file, line) == block.split:
+            if _split(source, config, block.file, line) == block.split and not (
+                    block.split == 'train' and splits.is_left_out(config, f'{_name(block.file)}:{line}')):
                 yield block.file, line, offset, *_understood(text, size, config)
 
 
@@ -169,9 +170,14 @@ def _split(source: Source, config, file: str, line: int) -> str:
     """Return a tree's split: its source's, or one split off from training."""
     if source.split == EXTRA:
         return 'train'
-    name = file.rsplit('/', 1)[-1].removesuffix('.gz')  # independent of the treebank's location and compression
+    name = _name(file)
     what = name if config.split_by == 'file' else f'{name}:{line}'
     return splits.split_of(config, source.split, splits.order(what)[0])
+
+
+def _name(file: str) -> str:
+    """Return a file's name, independent of the treebank's location and compression."""
+    return file.rsplit('/', 1)[-1].removesuffix('.gz')
 
 
 def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, int, bytes, int]]:

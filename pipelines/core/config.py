@@ -23,6 +23,7 @@ from pipelines.core.sections import (
     EvaluateConfig,
     ExportConfig,
     InfraValidateConfig,
+    LearningCurveConfig,
     PushConfig,
     TrainConfig,
 )
@@ -48,6 +49,7 @@ class Config:
     train: TrainConfig
     export: ExportConfig
     evaluate: EvaluateConfig
+    learning_curve: LearningCurveConfig
     infra_validate: InfraValidateConfig
     push: PushConfig
     canary: CanaryConfig

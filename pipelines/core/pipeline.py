@@ -1,6 +1,9 @@
 """Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
 import contextlib
 import os
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -78,6 +81,34 @@ class Pipeline:
     def reopened(self) -> 'Pipeline':
         """Return a pipeline of the same configuration and root that has looked nothing up yet."""
         return Pipeline(self.config, self.root, self.argv, self._flags)
+
+    def variant(self, overrides: list[str], root: str) -> 'Pipeline':
+        """Return a pipeline of the same configuration with further `section.key=value` overrides, in another root."""
+        flags = [part for flag, value in zip(self._flags[::2], self._flags[1::2]) if flag != '--pipeline_root'
+                 for part in (flag, value)]
+        flags += [part for override in overrides for part in ('--set', override)]
+        given = [value for flag, value in zip(flags[::2], flags[1::2]) if flag == '--set']
+        return Pipeline(configs.load(self.config.source or None, given), root, self.argv,
+                        [*flags, '--pipeline_root', root])
+
+    def perform(self, name: str, title: str) -> None:
+        """Run a stage by its own command, in a process of its own, unless it is finished.
+
+        Args:
+          title: what this pipeline is among several, for the line that shows the command.
+
+        Raises:
+          SystemExit: it failed, and has printed why.
+        """
+        if self.finished(name):
+            return
+        stage = get(name, self.config)
+        command = commands.line(stage.name, [*self._flags, *(self.argv if name == 'prepare' else [])])
+        print(f'[{title}] {command}', flush=True)
+        done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
+        if done.returncode:
+            sys.exit(done.returncode)
+        self.finished(name)  # looks up its outputs
 
     def outputs(self, name: str, make: bool = True) -> dict[str, Artifact]:
         """Return a stage's outputs for this configuration; a demo runs missing stages first.

@@ -73,6 +73,12 @@ class EvaluateConfig:
 
 
 @dataclasses.dataclass
+class LearningCurveConfig:
+    """Settings of `learning_curve`."""
+    halvings: int = 2  # trainings on a half of the training examples, on a quarter, and so on
+
+
+@dataclasses.dataclass
 class InfraValidateConfig:
     """Time limit for a fresh process that loads the model and answers its warm-up requests."""
     max_seconds: int = 120  # to load the model and answer in a fresh process
@@ -107,5 +113,5 @@ class ClusterConfig:
 
 
 SECTIONS: dict[str, type] = {'train': TrainConfig, 'export': ExportConfig, 'evaluate': EvaluateConfig,
-                             'infra_validate': InfraValidateConfig, 'push': PushConfig, 'canary': CanaryConfig,
-                             'cluster': ClusterConfig}
+                             'learning_curve': LearningCurveConfig, 'infra_validate': InfraValidateConfig,
+                             'push': PushConfig, 'canary': CanaryConfig, 'cluster': ClusterConfig}

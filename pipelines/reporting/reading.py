@@ -113,9 +113,9 @@ def of_training(training: Points, validation: Points, keeps_best: bool = False) 
     if known > GAP * last:
         return [f'Training has levelled off, and its loss ({known:.3g}) is above that of validation ({last:.3g}), as '
                 'dropout and augmentation make it: the model does not overfit. Less of them, or a larger net with '
-                'more minutes, may help more than more data.']
+                'more minutes, may help.']
     return [f'Training has levelled off, and validation ({last:.3g}) is near training ({known:.3g}): the model does '
-            'not overfit, so a larger net with more minutes would help more than more data.']
+            'not overfit, so a larger net with more minutes may help.']
 
 
 def _never_fell(start: int, first: float, last: float, trained: float, known: float) -> str:

@@ -26,7 +26,7 @@ from pipelines.core.config import Config
 from pipelines.core.flow import flow
 from pipelines.core.stage import Context
 from pipelines.evaluation import chance, corpus, scorers
-from pipelines.reporting import answers, data_section, figures, pages, reading, strips
+from pipelines.reporting import answers, data_section, figures, learning_curve, pages, reading, strips
 
 LICENCES = {'cldr': 'made from Unicode CLDR data, under the Unicode licence (unicode.org/license.txt)',
             'digits': 'Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998) by scikit-learn, CC BY 4.0'}
@@ -36,25 +36,26 @@ _NOTHING: dict = {'parameters': {}, 'resumed_at': 0, 'last': {}, 'averaged': {},
 _ERRORS = re.compile('error(_constant)?$|l1|_lab$|^misaligned$|lpips|fid')  # metrics where lower is better
 
 
-def write(folder: str, context: Context) -> str:
+def write(folder: str, context: Context, curve: learning_curve.Curve | None = None) -> str:
     """Write report and model card of an evaluation.
 
     Args:
       folder: output folder.
       context: the evaluate stage's, with its `properties` filled in and its predictions written.
+      curve: the metric after training on halves of the data, if that was asked for.
 
     Returns:
       The path of `report.html`.
     """
-    templates, facts = pages.environment(), gather(context)
+    templates, facts = pages.environment(), gather(context, curve)
     for name in ('model_card.md', 'report.html'):
         text = templates.get_template(f'{name}.j2').render(facts)
         records.write_atomically(os.path.join(folder, name), text.encode())
     return os.path.join(folder, 'report.html')
 
 
-def gather(context: Context) -> dict[str, Any]:
-    """Return everything the templates show, by the names they use."""
+def gather(context: Context, curve: learning_curve.Curve | None = None) -> dict[str, Any]:
+    """Return everything the templates show, by the names they use; see `write`."""
     config, found, run = context.config, context.properties, context.inputs['model_run']
     manifest = records.read_manifest(context.inputs['examples'].uri)
     predictions = os.path.join(context.outputs['evaluation'], 'predictions.tfrecord')
@@ -76,6 +77,8 @@ def gather(context: Context) -> dict[str, Any]:
         'figures': _figures(found_curves, run.properties.get('resumed_at', 0)),
         'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task,
                                 keeps_best=bool(run.properties.get('best'))),
+        'curve': curve and learning_curve.read(curve),
+        'more': context.pipeline.command('learning_curve') if hasattr(config.data, 'train_fraction') else '',
         'training': _training(config, run.properties),
         'strips': strips.strips(tensorboard),
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),
@@ -136,7 +139,7 @@ def _metrics(config: Config, found: dict) -> tuple[list[dict], str]:
         checked = bounds.keys() & ({'min', 'max'} if not found.get('baseline') else bounds.keys())
         passed = name not in found['failed'] if checked and 'failed' in found else None
         rows.append({'name': name, 'value': value, 'thresholds': _plain(bounds), 'passed': passed,
-                     'better': _better(name),
+                     'better': better(name),
                      'protocol': found.get('protocol', {}).get(name) or corpus.protocol(name, config.data),
                      'is_fraction': all(0 <= values.get(name, 0) <= 1 for values in by_slice.values())})
     parts = [(row['protocol'] or '').split('; ') for row in rows]
@@ -154,13 +157,13 @@ def _changes(config: Config, found: dict) -> list[dict]:
         bound = -bounds['max_drop'] if 'max_drop' in bounds else bounds.get('max_rise')
         drawn = {part: change[part] for part in ('low', 'value', 'high')} | {'bound': bound}
         largest = max(abs(x) for x in drawn.values() if x is not None) or 1
-        rows.append({'name': name, **change, 'better': _better(name),
+        rows.append({'name': name, **change, 'better': better(name),
                      'percent': f'{100 * (1 - change["confidence"]):g}',
                      'drawn': {part: x if x is None else round(95 * x / largest, 1) for part, x in drawn.items()}})
     return rows
 
 
-def _better(name: str) -> str:
+def better(name: str) -> str:
     """Return which way a metric is better, higher or lower."""
     return 'lower' if _ERRORS.search(name) else 'higher'
 

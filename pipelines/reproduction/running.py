@@ -1,12 +1,9 @@
 """Run the stages that a table or a figure needs, by their own commands."""
 import os
-import shlex
-import subprocess
-import sys
 
 from data_prep import UserError
 from pipelines import export
-from pipelines.core import config, stage
+from pipelines.core import config
 from pipelines.core.pipeline import Pipeline
 from pipelines.reproduction.experiments import REFERENCE, Experiment, Run
 
@@ -41,7 +38,7 @@ def run(experiment: Experiment, scale: str, data: str, root: str, overrides: lis
                      for value in values for part in (flag, value)]
             done.append(Run(name, seed, Pipeline(config.load(source, keys), root, [], flags), stages))
             for each in stages:
-                perform(done[-1], each)
+                done[-1].pipeline.perform(each, f'{name}, seed {seed}')
     return done
 
 
@@ -54,19 +51,3 @@ def filled(key: str, data: str, seed: int, done: list[Run]) -> str:
             return earlier.pipeline.outputs('train')['model_run'].uri
         return os.path.join(earlier.pipeline.outputs('export')['model'].uri, export.FORMAT)
     return REFERENCE.sub(path, key.replace('{data}', data))
-
-
-def perform(run: Run, name: str) -> None:
-    """Run one stage by its command, unless it is finished.
-
-    Raises:
-      SystemExit: it failed, and has printed why.
-    """
-    if run.pipeline.finished(name):
-        return
-    command = run.pipeline.command(stage.name_of(name, run.pipeline.config))
-    print(f'[{run.setting}, seed {run.seed}] {command}', flush=True)
-    done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
-    if done.returncode:
-        sys.exit(done.returncode)
-    run.pipeline.finished(name)  # looks up its outputs

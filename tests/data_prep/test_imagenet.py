@@ -302,6 +302,28 @@ def test_parts_are_split_off_by_names_alone(config, tmp_path):
     check_counts(manifest)
 
 
+def test_halves_of_the_training_images_are_in_each_other_and_have_all_classes(config, tmp_path):
+    """What is held out stays as it is; a class all of whose images are left out is a class still."""
+    files = {f'{wnid}/{i}.jpg': picture(1000 * place + i, size=(8, 8))
+             for place, wnid in enumerate(WNIDS) for i in (range(100), range(100), [1])[place]}
+    write_files(tmp_path / 'all', files)
+    found = {}
+    for fraction in (1.0, 0.5, 0.25, 0.125):
+        folder = tmp_path / str(fraction)
+        manifest = prepare(config(train=['all'], test=[], test_fraction=0.2, train_fraction=fraction), folder)
+        assert manifest.model == {'classes': 3}
+        check_counts(manifest)
+        found[fraction] = {split: stored(folder, split) for split in imagenet.SPLITS}
+    whole = found[1.0]
+    for fraction, more in ((0.5, 1.0), (0.25, 0.5), (0.125, 0.25)):
+        kept, of = found[fraction], len(whole['train'])
+        assert kept['train'].keys() < found[more]['train'].keys()
+        assert all(kept['train'][name] == whole['train'][name] for name in kept['train'])
+        assert abs(len(kept['train']) - of * fraction) < 4 * np.sqrt(of * fraction * (1 - fraction))
+        assert kept['test'] == whole['test'] and kept['validation'] == whole['validation']
+    assert not any(name.startswith(WNIDS[2]) for name in found[0.125]['train'])
+
+
 def test_pictures_that_cannot_be_used_are_dead_letters_and_others_are_mended(config, tmp_path):
     bomb = bytearray(picture(1))
     frame = bomb.index(b'\xff\xc0')

@@ -1,4 +1,5 @@
 """Treebanks: files to trees, trees to their linear form and back, and the Beam job over them."""
+import collections
 import gzip
 import hashlib
 import io
@@ -264,6 +265,22 @@ def test_a_part_is_split_off_by_a_hash_wherever_the_treebank_lies(bank, tmp_path
     for split in treebank.SPLITS:
         assert sorted(texts(tmp_path / 'folder', split)['target']) == sorted(
             texts(tmp_path / 'archive', split)['target'])
+
+
+@pytest.mark.parametrize('by', ['file', 'tree'])
+def test_halves_of_the_training_trees_are_in_each_other(bank, tmp_path, by):
+    """By trees, even where whole files are held out."""
+    values = {'validation': [], 'test': [], 'validation_fraction': .2, 'test_fraction': .25, 'split_by': by}
+    found = {}
+    for fraction in (1.0, 0.5, 0.25):
+        prepare(bank(**values, train_fraction=fraction), tmp_path / str(fraction))
+        found[fraction] = {split: collections.Counter(texts(tmp_path / str(fraction), split)['target'])
+                           for split in treebank.SPLITS}
+    for fraction, more in ((0.5, 1.0), (0.25, 0.5)):
+        kept, of = found[fraction]['train'], found[1.0]['train'].total()
+        assert kept < found[more]['train']
+        assert abs(kept.total() - of * fraction) < 4 * np.sqrt(of * fraction * (1 - fraction))
+        assert all(found[fraction][split] == found[1.0][split] for split in treebank.SPLITS[1:])
 
 
 def test_extra_trees_are_learned_from_and_never_split_off(bank, tmp_path):

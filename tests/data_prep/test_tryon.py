@@ -388,6 +388,15 @@ def test_parts_are_split_off_by_the_persons_name_alone(config, tmp_path):
     assert set.union(*found.values()) == set(names) and sum(map(len, found.values())) == 3000
     for split, share in (('train', 0.7), ('validation', 0.2), ('test', 0.1)):
         assert abs(len(found[split]) - 3000 * share) < 4 * np.sqrt(3000 * share * (1 - share))
+    before = found['train']
+    for fraction in (0.5, 0.25):
+        halved = config(**values, train_fraction=fraction)
+        kept = {split: {item[1] for name, (_, items) in people_job._Scan(halved, str(tmp_path)).process(
+            people_job.sources(halved)[0]) if name == split for item in splits.unpack(items)} for split in tryon.SPLITS}
+        assert kept['train'] < before and [kept[split] for split in tryon.SPLITS[1:]] == [
+            found[split] for split in tryon.SPLITS[1:]]
+        assert abs(len(kept['train']) - len(found['train']) * fraction) < 4 * np.sqrt(3000 * 0.7 * fraction)
+        before = kept['train']
 
 
 def remove(folder, *names):

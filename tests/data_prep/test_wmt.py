@@ -48,6 +48,25 @@ def texts(folder, split='train'):
     return wmt.examples(part.read(range(len(part))))[1]
 
 
+@pytest.mark.parametrize('held_out', [
+    {}, {'validation': [], 'test': [], 'validation_fraction': .2, 'test_fraction': .1}])
+def test_halves_of_the_training_pairs_are_in_each_other(files, tmp_path, held_out):
+    """Whether other pairs are split off or listed, they stay as they are; a source's pairs stay together."""
+    sources = [f'the number {i // 2} is here' for i in range(400)]
+    write(tmp_path, 'train.en', sources)
+    write(tmp_path, 'train.de', [f'die Zahl {i} ist hier' for i in range(400)])
+    found = {}
+    for fraction in (1.0, 0.5, 0.25):
+        prepare(files(**held_out, pairs_per_shard=1000, train_fraction=fraction), tmp_path / str(fraction))
+        found[fraction] = {split: set(zip(*(texts(tmp_path / str(fraction), split)[side]
+                                            for side in ('source', 'target')))) for split in wmt.SPLITS}
+    for fraction, more in ((0.5, 1.0), (0.25, 0.5)):
+        kept, of = found[fraction]['train'], len(found[1.0]['train'])
+        assert kept < found[more]['train'] and len({source for source, _ in kept}) == len(kept) / 2
+        assert abs(len(kept) - of * fraction) < 4 * np.sqrt(2 * of * fraction * (1 - fraction))
+        assert all(found[fraction][split] == found[1.0][split] for split in wmt.SPLITS[1:])
+
+
 def test_two_files_line_by_line(files, tmp_path):
     manifest = prepare(files(), tmp_path / 'out')
     nothing = {'filtered_empty': 0, 'filtered_duplicate': 0, 'filtered_long': 0, 'dead_letters': 0}

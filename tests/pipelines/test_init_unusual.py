@@ -132,10 +132,10 @@ def test_images_that_differ_in_transparency_alone_are_refused(tmp_path):
 
 def test_samples_in_folders_of_their_own_are_divided_one_by_one():
     """Names as `image.png` in a folder each: by its name alone, all of a class would be in one split."""
-    assert len({shards.order('cat', f'data/cat/{n}/image.png')[0] for n in range(50)}) == 50
-    flat = shards.order('cat', 'cat/1.png')
-    assert flat == shards.order('cat', 'somewhere/train/cat/1.png') == shards.order('cat', 'cat/images/1.png')
-    assert flat == shards.order('cat', '1.png') != shards.order('dog', '1.png')
+    assert len({shards.identity('cat', f'data/cat/{n}/image.png') for n in range(50)}) == 50
+    flat = shards.identity('cat', 'cat/1.png')
+    assert flat == shards.identity('cat', 'somewhere/train/cat/1.png') == shards.identity('cat', 'cat/images/1.png')
+    assert flat == shards.identity('cat', '1.png') != shards.identity('dog', '1.png')
 
 
 @pytest.mark.parametrize('share, total, smallest', [(2 / 43, 43, 8), (0.01, 300, 60), (0.1, 2_000, 300), (0.5, 40, 8)])

@@ -21,7 +21,7 @@ HEAVY = 'import tensorflow\n'
 def test_a_command_starts_without_heavy_imports(tmp_path):
     """TID253 checks what each of these files imports before it has read its flags, and no other file."""
     commands = [*stage.STAGES, 'predict', 'features', 'run', 'import_weights', 'lineage', 'reproduce', 'fetch', 'serve',
-                'init', 'photos']
+                'init', 'learning_curve', 'photos']
     (tmp_path / 'pipelines').mkdir()
     for name in (*commands, 'trainer'):
         (tmp_path / 'pipelines' / f'{name}.py').write_text(HEAVY)

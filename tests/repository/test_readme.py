@@ -43,6 +43,8 @@ ELSEWHERE = {  # command -> the test that runs it
     "python parse.py 'The cat sees the dog .'": 'test_parsing.py',
     'python try_on.py people/test_pairs.txt': 'test_tryon_formats.py',
     'python -m pipelines.evaluate': 'test_start.py: the `imported` fixture',
+    'python -m pipelines.learning_curve': 'test_learning_curve.py',
+    'python -m pipelines.learning_curve --config my.yaml': 'test_learning_curve.py',
     'python -m pipelines.infra_validate': 'test_start.py: the `imported` fixture',
     'python -m pipelines.train': 'test_readme.py: test_strategy_mirrored_as_typed',
     'python -m pipelines.push': 'test_push.py',

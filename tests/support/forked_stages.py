@@ -8,9 +8,9 @@ from support import commands
 
 
 def fork_stages() -> None:
-    """Has `pipelines.reproduce` fork its stages: it starts a dozen of them, of which each would import for 7 s."""
-    from pipelines.reproduction import running
-    running.subprocess = types.SimpleNamespace(run=_run)
+    """Has a command fork the stages it starts: `reproduce` a dozen of them, of which each would import for 7 s."""
+    from pipelines.core import pipeline
+    pipeline.subprocess = types.SimpleNamespace(run=_run)
 
 
 def _run(args: list[str]) -> subprocess.CompletedProcess:

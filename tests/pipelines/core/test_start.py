@@ -30,7 +30,7 @@ def _told(monkeypatch):
 
 
 @pytest.mark.parametrize('name', [
-    *stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights', 'reproduce'])
+    *stage.STAGES, 'run', 'predict', 'lineage', 'educate', 'import_weights', 'learning_curve', 'reproduce'])
 def test_help_answers_without_tensorflow(name):
     """In 0.1 s, where importing TensorFlow takes 4."""
     found = imported_packages(command(f'pipelines.{name}', '--help', new_process=True))

@@ -330,4 +330,4 @@ def test_distances_and_errors_are_better_when_lower():
              'arms_lab', 'chain_arms_lab', 'lpips', 'fid', 'box_error', 'box_error_constant', 'class_error',
              'localisation_error', 'top1_error', 'top5_error', 'mean_class_error'}
     names = {*judge.PROTOCOLS, *box_scorer.PROTOCOLS, *corpus.METRICS, 'won_against_random', 'best_move'}
-    assert {name for name in names if report._better(name) == 'lower'} == lower
+    assert {name for name in names if report.better(name) == 'lower'} == lower
