@@ -1,13 +1,14 @@
-"""Measure what more data would bring: train on halves of it, and write the report again with the curve.
+"""Measure what more data would bring: train on halves of it, and write a copy of the report with the curve.
 
     python -m pipelines.learning_curve --config my.yaml
     python -m pipelines.learning_curve --config my.yaml --set learning_curve.halvings=3
 
 Run it after `python -m pipelines.run`. The same model is trained with the same settings, for as many steps, on a half
 of the training examples and on a quarter of them, and evaluated on the same split as the whole. Nothing is pushed.
-Flags for a Beam runner are given to the preparation of the halves.
+Flags for a Beam runner are passed on to the preparation of the halves.
 """
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -30,15 +31,14 @@ def execute(context: stage.Context) -> None:
     from data_prep.core import records
     from pipelines.core.pipeline import fresh
     from pipelines.reporting import learning_curve, report
-    minutes = context.inputs['model_run'].properties['seconds'] / 60
-    print(f'learning_curve: training on all of the data took {minutes:.1f} minutes; each of '
-          f'{context.config.learning_curve.halvings} more will take about as long.', flush=True)
-    parts = []
-    for number in range(1, context.config.learning_curve.halvings + 1):
-        fraction, part = half(context, number)
-        for name in _NEEDS:
-            part.perform(name, f'{fraction:g} of the training data')
-        parts.append(part)
+    halvings = context.config.learning_curve.halvings
+    if (minutes := _minutes(context.inputs['model_run'])) is not None:
+        print(f'learning_curve: the training so far took {minutes:.1f} minutes; each of {halvings} more will take '
+              'about as long.', flush=True)
+    parts = [half(context, number) for number in range(1, halvings + 1)]
+    perform(parts, ['prepare'])  # what cannot be prepared is refused before anything is trained
+    check_halves([_trained_on(context.inputs), *(_trained_on(part.outputs('prepare')) for part in parts)])
+    perform(parts, _NEEDS)
     curve = measured(context, parts)
     context.properties.update(dataclasses.asdict(curve))
     records.write_atomically(os.path.join(context.outputs['learning_curve'], 'learning_curve.json'),
@@ -51,39 +51,58 @@ def execute(context: stage.Context) -> None:
         print(f'learning_curve: {sentence}', flush=True)
 
 
-def half(context: stage.Context, number: int) -> tuple[float, 'Pipeline']:
-    """Return the fraction of the training examples after `number` halvings, and the pipeline that trains on it.
+def half(context: stage.Context, number: int) -> 'Pipeline':
+    """Return the pipeline that trains on the examples left by `number` halvings.
 
-    It takes the subwords of all the data, so that every model reads and writes the same tokens.
+    It takes the subwords of all of them, so that every model reads and writes the same tokens. Unreadable examples do
+    not stop it: their number was accepted for all, and their share of a half may be above the limit by chance.
     """
+    from pipelines.core.flow import flow
     pipeline, data = context.pipeline, context.pipeline.config.data
     fraction = data.train_fraction / 2 ** number
-    overrides = [f'data.train_fraction={fraction}']
+    overrides = {'data.train_fraction': fraction, 'data.max_dead_letters': 1.0}
     if getattr(data, 'subword_model', None) == '':
-        subwords = os.path.join(context.inputs['examples'].uri, context.config.data_spec.subwords)
-        overrides.append(f'data.subword_model={subwords}')
-    return fraction, pipeline.variant(overrides, os.path.join(pipeline.root, FRACTIONS, f'{fraction:g}'))
+        name = context.config.data_spec.subwords
+        overrides['data.subword_model'] = os.path.join(context.inputs['examples'].uri, name)
+    return pipeline.variant([f'{key}={flow(value)}' for key, value in overrides.items()],
+                            os.path.join(pipeline.root, FRACTIONS, f'{fraction:g}'))
+
+
+def perform(parts: list['Pipeline'], stages: typing.Iterable[str]) -> None:
+    for part in parts:
+        for name in stages:
+            part.perform(name, f'train_fraction {part.config.data.train_fraction:g}')
+
+
+def check_halves(counts: list[int]) -> None:
+    """Refuse parts that are not fewer and fewer examples.
+
+    Args:
+      counts: training examples of the whole, of its half, and so on.
+    """
+    if any(fewer >= more for more, fewer in itertools.pairwise(counts)):
+        raise UserError(f'learning_curve.halvings: of {counts[0]:,} training examples, the halves have '
+                        f'{", ".join(map(str, counts[1:]))}. Set it to less, or give more examples.')
 
 
 def measured(context: stage.Context, parts: list['Pipeline']) -> 'Curve':
-    """Return the curve of the metric that the gate bounds first, or else of the one shown by slice.
+    """Return the curve of one metric.
 
     Args:
       parts: pipelines that have trained on a half of the data, a quarter, and so on.
     """
     import tensorflow as tf
 
-    from data_prep.core import records
+    from pipelines.core.flow import flow
     from pipelines.evaluation import chance, corpus, predictions, scorers
     from pipelines.reporting import report
     from pipelines.reporting.learning_curve import Curve, Point
     config, names = context.config, scorers.names(context.config)
-    metric = next((name for name in names if name in config.evaluate.thresholds), names[-1])
+    metric = choose(names, config.evaluate.thresholds)
     runs = [context.inputs, *({key: artifact for name in _NEEDS for key, artifact in part.outputs(name).items()}
                               for part in parts)]
-    points = [Point(records.read_manifest(run['examples'].uri).records('train'),
-                    run['evaluation'].properties['metrics']['overall'][metric],
-                    run['model_run'].properties['seconds'], run['model_run'].digest) for run in reversed(runs)]
+    points = [Point(_trained_on(run), run['evaluation'].properties['metrics']['overall'][metric],
+                    _minutes(run['model_run']), run['model_run'].digest) for run in reversed(runs)]
     change = None
     if metric not in getattr(scorers.scorer(config), 'CORPUS', ()):
         whole, halved = ([predictions.of_model(row, 'candidate') for row in predictions.read(
@@ -91,23 +110,39 @@ def measured(context: stage.Context, parts: list['Pipeline']) -> 'Curve':
         counted = corpus.metric(metric, names.index(metric), getattr(config.data, 'target', ''))
         change = chance.change(counted, whole, halved, 0.95, config.seed)
     return Curve(metric, report.better(metric) == 'lower', points, change, config.data_spec.unit,
-                 context.inputs['evaluation'].properties['examples'])
+                 context.inputs['evaluation'].properties['examples'],
+                 flow(config.train.init_from) if config.train.init_from else '')
+
+
+def choose(names: typing.Sequence[str], thresholds: typing.Collection[str]) -> str:
+    """Return the metric to draw: an optional one that the gate bounds, else the last that it bounds, or the last."""
+    from pipelines.evaluation.thresholds import OPTIONAL
+    bounded = [name for name in names if name in thresholds]
+    return next((name for name in bounded if name in OPTIONAL), (bounded or names)[-1])
+
+
+def _trained_on(outputs: typing.Mapping[str, typing.Any]) -> int:
+    """Return the number of training examples, without those that were made from others."""
+    from data_prep.core import records
+    manifest = records.read_manifest(outputs['examples'].uri)
+    return manifest.records('train') - manifest.counts['train'].get('made', 0)
+
+
+def _minutes(run: typing.Any) -> float | None:
+    return None if run.properties.get('resumed_at') else run.properties['seconds'] / 60
 
 
 def check(config: 'Config') -> None:
     """Refuse what cannot be trained on a part of its data, or not from here."""
-    if stage.name_of('train', config) != 'train':
-        raise UserError(f'{config.model_spec.name} does not learn from a data set, so halves of it cannot be compared.')
-    if not hasattr(config.data, 'train_fraction'):
-        raise UserError(f'data.module: {config.data_spec.name} has no key train_fraction, so it cannot prepare a half.')
-    if config.train.strategy == 'multi_worker_mirrored':
-        raise UserError('learning_curve trains on one machine. Set train.strategy to mirrored or one_device.')
+    from pipelines.reporting import learning_curve
+    if reason := learning_curve.refusal(config):
+        raise UserError(reason)
 
 
 STAGE = stage.Stage('learning_curve', execute, needs=_NEEDS,
                     outputs={'learning_curve': 'LearningCurve', 'report': 'Report'},
                     sections=('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate', 'learning_curve'),
-                    check=check)
+                    check=check, takes_beam_flags=True)
 
 
 def main(argv=None) -> None:

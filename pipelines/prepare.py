@@ -140,7 +140,7 @@ def write_job(job, path: str) -> None:
 
 
 STAGE = stage.Stage('prepare', execute, needs=(), sections=('data',), roles=('data', 'job'), extra_inputs=stats,
-                    watched=raw_paths, seeded=False, outputs={
+                    watched=raw_paths, seeded=False, takes_beam_flags=True, outputs={
     'examples': 'Examples', 'statistics': 'ExampleStatistics', 'schema': 'Schema', 'anomalies': 'ExampleAnomalies'})
 
 

@@ -135,6 +135,8 @@ class _Scan(beam.DoFn):
         refused = []
         for found in listing.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
             if isinstance(found, readers.Found):
+                if source.split == 'train' and splits.is_left_out(self.config, found.name):
+                    continue
                 refused.append(letter(self.config, posixpath.join(source.listed, found.name), found.offset,
                                       found.reason))
                 continue

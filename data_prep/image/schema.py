@@ -30,9 +30,9 @@ class Config:
 
     For a split without a list, `validation_fraction` or `test_fraction` of the training images are split off by a hash
     of the class and the name in its folder. `train_fraction` keeps a part of the others, by another hash of it, for a
-    learning curve: a smaller part is in every larger one, and every part has all classes. Classes are the training
-    folders in alphabetical order, or the lines of `labels`; `words` gives their descriptions (words.txt,
-    LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal VOC XML, such as
+    learning curve: a smaller part is in every larger one. Classes are the training folders in alphabetical order,
+    whether or not `train_fraction` leaves an image of each, or the lines of `labels`; `words` gives their descriptions
+    (words.txt, LOC_synset_mapping.txt). `boxes` lists folders and archives of Pascal VOC XML, such as
     `ILSVRC2012_bbox_train_v2.tar.gz`. `samples: digits` replaces all of these by scikit-learn's digits.
 
     A JPEG is kept unchanged if it is RGB or grey, unless `resize` reduces images to a shorter side of at most that; PNG

@@ -144,6 +144,8 @@ class _Scan(beam.DoFn):
         letters = []
         for pair in pairs_files.pairs(source.path):
             if pair.reason:
+                if source.split == 'train' and splits.is_left_out(self.config, f'line {pair.line}'):
+                    continue
                 letters.append({'file': source.path, 'line': pair.line, 'reason': pair.reason})
                 continue
             split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])

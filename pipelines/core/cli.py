@@ -119,7 +119,7 @@ def main(stage: Stage, flags: argparse.ArgumentParser | None = None, argv: list[
     """Run one stage as a command and return its outputs by key; none with `--explain`."""
     flags = flags or parser(stage.name, sys.modules[stage.execute.__module__].__doc__ or '')
     args, rest = flags.parse_known_args(argv)
-    if rest and stage.name != 'prepare':  # only a Beam job accepts further flags
+    if rest and not stage.takes_beam_flags:
         flags.error(f'unknown argument {rest[0]}; --help lists the flags')
 
     outputs = {}

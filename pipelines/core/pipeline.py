@@ -2,6 +2,7 @@
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -99,13 +100,17 @@ class Pipeline:
 
         Raises:
           SystemExit: it failed, and has printed why.
+          UserError: a signal ended it, such as for want of memory.
         """
         if self.finished(name):
             return
         stage = get(name, self.config)
-        command = commands.line(stage.name, [*self._flags, *(self.argv if name == 'prepare' else [])])
+        command = commands.line(stage.name, [*self._flags, *(self.argv if stage.takes_beam_flags else [])])
         print(f'[{title}] {command}', flush=True)
         done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
+        if done.returncode < 0:
+            raise UserError(f'`{command}` was ended by {signal.Signals(-done.returncode).name}. If memory was short, '
+                            'end other programs. Run the same command again; it resumes.')
         if done.returncode:
             sys.exit(done.returncode)
         self.finished(name)  # looks up its outputs

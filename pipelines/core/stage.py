@@ -31,6 +31,7 @@ class Stage:
       is_up_to_date: whether the outside world still matches these recorded outputs, by key.
       is_worker: whether this process only takes part in an execution that another process leads and records.
       seeded: whether it draws random numbers; if not, the seed does not affect it.
+      takes_beam_flags: whether its command takes further flags, for a Beam runner.
     """
     name: str
     execute: Callable[['Context'], None]
@@ -44,6 +45,7 @@ class Stage:
     is_up_to_date: Callable[[dict], bool] = lambda outputs: True
     is_worker: Callable[['Config'], bool] = lambda config: False
     seeded: bool = True
+    takes_beam_flags: bool = False
     takes: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 

@@ -1,15 +1,21 @@
 """Interpret a learning curve: a metric after training on halves of the examples, and what more may bring."""
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
+from scipy import optimize
 
 from pipelines.evaluation import chance
 from pipelines.reporting import figures
+
+FEW = 30  # test examples below which an interval of their bootstrap is too narrow
+_PERCENT = ('bleu', 'chrf', 'bracket')  # beginnings of the metrics that end at 100
+_STEEPEST = 5.0  # exponent of a power law beyond which more examples gain nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +25,12 @@ class Point:
     Attributes:
       examples: the number trained on.
       value: the metric on the split that the gate evaluates.
-      seconds: time of the training.
+      minutes: of the training; None if it was resumed, since only those of the last part are known.
       digest: of the training run.
     """
     examples: int
     value: float
-    seconds: float
+    minutes: float | None
     digest: str
 
 
@@ -40,6 +46,7 @@ class Curve:
         all examples at once, which cannot be drawn again.
       unit: plural of the examples, such as images.
       tested: examples evaluated.
+      init_from: weights that every training started from; empty for random ones.
     """
     metric: str
     lower: bool
@@ -47,6 +54,7 @@ class Curve:
     change: chance.Change | None
     unit: str
     tested: int
+    init_from: str = ''
 
     @property
     def words(self) -> str:
@@ -54,54 +62,96 @@ class Curve:
 
     @property
     def gains(self) -> list[float]:
-        """Improvement at each doubling, in the metric's units; below 0 if it became worse."""
+        """Return the improvement from each point to the next, in the metric's units; below 0 if it became worse."""
         sign = -1 if self.lower else 1
         return [sign * (more.value - fewer.value) for fewer, more in itertools.pairwise(self.points)]
 
     @property
     def expected(self) -> float | None:
-        """Return the metric expected with twice the examples; None unless the last doublings improved it.
+        """Return the metric expected with twice the examples; None unless the last two gains are above 0.
 
-        On a power law, a + b n^-c, each doubling gains a constant share of the one before (c > 0: less than it). The
-        last two gains give that share; it is at most 1, since a gain that grew is chance or a run that was too short.
+        By the power law a + b n^-c through the last three points. Gains that do not shrink are chance, or a training
+        that was too short, and are taken for the limit c = 0, a straight line over the logarithm of n.
         """
-        if len(self.gains) < 2 or min(self.gains[-2:]) <= 0:
+        if len(self.gains) < 2 or not all(gain > 0 for gain in self.gains[-2:]):
             return None
-        gain = self.gains[-1] * min(1.0, self.gains[-1] / self.gains[-2])
-        last = self.points[-1].value
+        fewest, half, whole = (point.examples for point in self.points[-3:])
+        before, last = self.gains[-2:]
+
+        def fallen(c: float, start: int, end: int) -> float:
+            """Return the integral of n^-(c + 1): for c > 0, (start^-c - end^-c) / c in units of `whole`."""
+            if not c:
+                return math.log(end / start)
+            return ((start / whole) ** -c - (end / whole) ** -c) / c
+
+        def missed(c: float) -> float:
+            return fallen(c, fewest, half) / fallen(c, half, whole) - before / last
+        c = 0.0 if missed(0) >= 0 else _STEEPEST if missed(_STEEPEST) <= 0 else optimize.brentq(missed, 0, _STEEPEST)
+        gain = last * fallen(c, whole, 2 * whole) / fallen(c, half, whole)
+        value = self.points[-1].value
         if self.lower:
-            return max(0.0, last - gain)
-        return min(last + gain, 1.0 if max(point.value for point in self.points) <= 1 else 100.0)
+            return max(0.0, value - gain)
+        return min(value + gain, 100.0 if self.metric.startswith(_PERCENT) else 1.0 if value <= 1 else math.inf)
+
+
+def refusal(config: Any) -> str:
+    """Return why a configuration has no learning curve, in a sentence; empty if it has one."""
+    if 'train' in config.model_spec.stages:
+        return f'{config.model_spec.name} does not learn from a data set, so halves of it cannot be compared.'
+    if not hasattr(config.data, 'train_fraction'):
+        return f'data.module: {config.data_spec.name} has no key train_fraction, so it cannot prepare a half.'
+    if not config.train.steps:
+        return 'train.steps is 0: nothing is trained, so nothing would differ. Set it.'
+    if config.evaluate.split == 'train':
+        return 'evaluate.split is train, which differs between halves. Set it to test or validation.'
+    if config.train.strategy == 'multi_worker_mirrored':
+        return 'learning_curve trains on one machine. Set train.strategy to mirrored or one_device, and run that first.'
+    return ''
 
 
 def read(curve: Curve) -> dict[str, Any]:
     """Return what the report shows of a curve: sentences, a figure and a row for each point."""
-    rows = [{'examples': point.examples, 'value': point.value, 'minutes': point.seconds / 60} for point in curve.points]
     return {'sentences': sentences(curve), 'figure': _figure(curve), 'metric': curve.words, 'unit': curve.unit,
-            'expected': curve.expected, 'rows': rows}
+            'expected': curve.expected, 'rows': [vars(point) for point in curve.points]}
 
 
 def sentences(curve: Curve) -> list[str]:
-    """Say how the metric changed with the examples, whether that may be chance, and what another doubling may bring."""
+    """Say how the metric changed with the examples, whether that may be chance, and what twice as many may bring."""
     counts = [f'{point.examples:,}' for point in curve.points]
-    values = [f'{point.value:.4g}' for point in curve.points]
-    said = [f'With {_and(counts)} training {curve.unit}, {curve.words} is {_and(values)}.']
-    gain, change = curve.gains[-1], curve.change
-    least, most = sorted(-end if curve.lower else end for end in (change.low, change.high)) if change else (gain, gain)
+    said = [f'With {_and(counts)} training {curve.unit}, {curve.words} is '
+            f'{_and([f"{point.value:.4g}" for point in curve.points])}.']
+    if all(math.isfinite(point.value) for point in curve.points):
+        said += _of_gain(curve, f'with {counts[-1]} in place of {counts[-2]}')
+    if curve.init_from:
+        said.append(f'All started from the weights of {curve.init_from}. If those were trained on this data, more of '
+                    'it helps more than the curve shows.')
+    return [*said, 'Each was trained once: with other seeds, these numbers vary further.']
+
+
+def _of_gain(curve: Curve, more: str) -> list[str]:
+    """Interpret the last gain.
+
+    Args:
+      more: the change of the number of examples, in words.
+    """
+    gain, change = curve.gains[-1] + 0.0, curve.change
+    if change is None or curve.tested < FEW:
+        why = ('it is computed over all examples at once' if change is None else
+               f'{curve.tested} test {curve.unit} are too few')
+        return [f'It improved by {gain:.3g} {more}; whether that is chance cannot be estimated, because {why}.']
+    least, most = sorted((-end if curve.lower else end) + 0.0 for end in (change.low, change.high))
     if least > 0:
-        sure = f', and with {change.confidence:.0%} confidence by more than {least:.2g}' if change else ''
-        said.append(f'More data helps: the last doubling improved it by {gain:.3g}{sure}.')
+        said = [f'More data helps: it improved by {gain:.3g} {more}; by more than {least:.2g} with '
+                f'{change.confidence:.0%} confidence, which allows for the chance of these {curve.tested:,} test '
+                f'{curve.unit}.']
         if curve.expected is not None:
-            said.append(f'If gains go on as they did, {2 * curve.points[-1].examples:,} {curve.unit} would bring about '
-                        f'{curve.expected:.3g}.')
-    elif most < 0:
-        said.append(f'All of the data did worse than half of it, by {-gain:.3g}: with more data, the steps may be too '
-                    'few. Raise train.steps, or train once more with another seed.')
-    else:
-        by = (f' The last doubling improved it by {gain:.3g}, and in another test set of {curve.tested:,} {curve.unit} '
-              f'that may be anything from {least:.2g} to {most:.2g}.' if change else '')
-        said.append(f'It does not show that more data of this kind helps.{by}')
-    return said
+            said.append(f'If gains go on as they did, twice as many would bring about {curve.expected:.3g}.')
+        return said
+    by = f'by {gain:.3g} {more}, which the chance of these {curve.tested:,} test {curve.unit} makes anything from '
+    if most < 0:
+        return [f'It became worse: it improved {by}{least:.2g} to {most:.2g}. With more data the steps may be too few: '
+                'raise train.steps, or train once more with another seed.']
+    return [f'It does not show that more data of this kind helps: it improved {by}{least:.2g} to {most:.2g}.']
 
 
 def _and(words: Sequence[str]) -> str:

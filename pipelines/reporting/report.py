@@ -78,7 +78,7 @@ def gather(context: Context, curve: learning_curve.Curve | None = None) -> dict[
         'reading': reading.read(found_curves, rows, reading.certainties(predictions), config.data_spec.task,
                                 keeps_best=bool(run.properties.get('best'))),
         'curve': curve and learning_curve.read(curve),
-        'more': context.pipeline.command('learning_curve') if hasattr(config.data, 'train_fraction') else '',
+        'more': '' if learning_curve.refusal(config) else context.pipeline.command('learning_curve'),
         'training': _training(config, run.properties),
         'strips': strips.strips(tensorboard),
         'sheet': strips.sheet(os.path.join(context.outputs['evaluation'], 'pictures')),

@@ -306,11 +306,14 @@ def test_halves_of_the_training_images_are_in_each_other_and_have_all_classes(co
     """What is held out stays as it is; a class all of whose images are left out is a class still."""
     files = {f'{wnid}/{i}.jpg': picture(1000 * place + i, size=(8, 8))
              for place, wnid in enumerate(WNIDS) for i in (range(100), range(100), [1])[place]}
-    write_files(tmp_path / 'all', files)
-    found = {}
+    outside = {f'{i}.jpg': b'in no class' for i in range(60)}
+    write_files(tmp_path / 'all', files | outside)
+    found, refused = {}, []
     for fraction in (1.0, 0.5, 0.25, 0.125):
         folder = tmp_path / str(fraction)
-        manifest = prepare(config(train=['all'], test=[], test_fraction=0.2, train_fraction=fraction), folder)
+        manifest = prepare(config(train=['all'], test=[], test_fraction=0.2, train_fraction=fraction,
+                                  max_dead_letters=0.9), folder)
+        refused.append(manifest.counts['train']['dead_letters'])
         assert manifest.model == {'classes': 3}
         check_counts(manifest)
         found[fraction] = {split: stored(folder, split) for split in imagenet.SPLITS}
@@ -322,6 +325,8 @@ def test_halves_of_the_training_images_are_in_each_other_and_have_all_classes(co
         assert abs(len(kept['train']) - of * fraction) < 4 * np.sqrt(of * fraction * (1 - fraction))
         assert kept['test'] == whole['test'] and kept['validation'] == whole['validation']
     assert not any(name.startswith(WNIDS[2]) for name in found[0.125]['train'])
+    np.testing.assert_allclose(refused, [60, 30, 15, 7.5], atol=4 * 15 ** 0.5)
+    assert refused == sorted(refused, reverse=True) and refused[0] == 60
 
 
 def test_pictures_that_cannot_be_used_are_dead_letters_and_others_are_mended(config, tmp_path):

@@ -17,7 +17,7 @@ from keras_models.image import box_scorer
 from keras_models.viton import judge
 from pipelines.core import config as configs
 from pipelines.evaluation import corpus
-from pipelines.reporting import answers, data_section, report
+from pipelines.reporting import answers, data_section, learning_curve, report
 from support.finished_run import FOUND, HOSTILE, HOSTILE_KIND, METRICS, make_context, predictions
 
 
@@ -311,6 +311,15 @@ def test_sections_without_data_are_left_out(tmp_path):
     assert 'No curves' in parsed.text and 'has no lengths' in parsed.text and 'top 1' in parsed.text
     assert 'TensorFlow Data Validation' not in parsed.text
     assert 'Predictions' not in parsed.text and 'By kind' not in parsed.text and not parsed.answers()
+    assert 'pipelines.learning_curve trains on a half' in ' '.join(parsed.text.split())
+    # Where nothing else is interpreted, a learning curve is shown all the same.
+    points = [learning_curve.Point(*each) for each in ((24, 0.5, None, 'a'), (50, 0.7, 1.5, 'b'))]
+    curve = learning_curve.Curve('ssim', False, points, None, 'people', 40)
+    parsed = Page(read(report.write(context.outputs['report'], context, curve)))
+    text = ' '.join(parsed.text.split())
+    assert 'Would more data help? With 24 and 50 training people, ssim is 0.5 and 0.7.' in text
+    assert re.search(r'training people ?ssim ?minutes ?24 ?0.5 ?– ?50 ?0.7 ?1.5', text)
+    assert ('a', {'href': '#reading'}) in parsed.tags and not re.search('Dashed|trains on a half', text)
 
 
 @pytest.mark.parametrize('metric, first', [('ssim', 'low'), ('l1', 'high'), ('top1_error', 'high'), ('fid', 'high')])
