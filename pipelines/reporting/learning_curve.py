@@ -1,6 +1,9 @@
-"""Interpret a learning curve: a metric after training on halves of the examples, and what more may bring."""
+"""Interpret a learning curve: a metric after training on halves of the examples, and whether more would help.
+
+It foretells no number: of 582, 1,198 and 2,382 images of six animals, 50, 37 and 30% of 286 test images were wrong,
+which a power law continues to 26%; 4,764 had 33% after as many steps, and 28% after twice as many.
+"""
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +11,11 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
-from scipy import optimize
 
 from pipelines.evaluation import chance
 from pipelines.reporting import figures
 
 FEW = 30  # test examples below which an interval of their bootstrap is too narrow
-_PERCENT = ('bleu', 'chrf', 'bracket')  # beginnings of the metrics that end at 100
-_STEEPEST = 5.0  # exponent of a power law beyond which more examples gain nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,37 +61,10 @@ class Curve:
         return self.metric.replace('_', ' ')
 
     @property
-    def gains(self) -> list[float]:
-        """Return the improvement from each point to the next, in the metric's units; below 0 if it became worse."""
-        sign = -1 if self.lower else 1
-        return [sign * (more.value - fewer.value) for fewer, more in itertools.pairwise(self.points)]
-
-    @property
-    def expected(self) -> float | None:
-        """Return the metric expected with twice the examples; None unless the last two gains are above 0.
-
-        By the power law a + b n^-c through the last three points. Gains that do not shrink are chance, or a training
-        that was too short, and are taken for the limit c = 0, a straight line over the logarithm of n.
-        """
-        if len(self.gains) < 2 or not all(gain > 0 for gain in self.gains[-2:]):
-            return None
-        fewest, half, whole = (point.examples for point in self.points[-3:])
-        before, last = self.gains[-2:]
-
-        def fallen(c: float, start: int, end: int) -> float:
-            """Return the integral of n^-(c + 1): for c > 0, (start^-c - end^-c) / c in units of `whole`."""
-            if not c:
-                return math.log(end / start)
-            return ((start / whole) ** -c - (end / whole) ** -c) / c
-
-        def missed(c: float) -> float:
-            return fallen(c, fewest, half) / fallen(c, half, whole) - before / last
-        c = 0.0 if missed(0) >= 0 else _STEEPEST if missed(_STEEPEST) <= 0 else optimize.brentq(missed, 0, _STEEPEST)
-        gain = last * fallen(c, whole, 2 * whole) / fallen(c, half, whole)
-        value = self.points[-1].value
-        if self.lower:
-            return max(0.0, value - gain)
-        return min(value + gain, 100.0 if self.metric.startswith(_PERCENT) else 1.0 if value <= 1 else math.inf)
+    def gain(self) -> float:
+        """Return the improvement from the second last point to the last; below 0 if the metric became worse."""
+        half, whole = self.points[-2:]
+        return (half.value - whole.value if self.lower else whole.value - half.value) + 0.0  # no -0
 
 
 def refusal(config: Any) -> str:
@@ -112,7 +85,7 @@ def refusal(config: Any) -> str:
 def read(curve: Curve) -> dict[str, Any]:
     """Return what the report shows of a curve: sentences, a figure and a row for each point."""
     return {'sentences': sentences(curve), 'figure': _figure(curve), 'metric': curve.words, 'unit': curve.unit,
-            'expected': curve.expected, 'rows': [vars(point) for point in curve.points]}
+            'rows': [vars(point) for point in curve.points]}
 
 
 def sentences(curve: Curve) -> list[str]:
@@ -134,19 +107,16 @@ def _of_gain(curve: Curve, more: str) -> list[str]:
     Args:
       more: the change of the number of examples, in words.
     """
-    gain, change = curve.gains[-1] + 0.0, curve.change
+    gain, change = curve.gain, curve.change
     if change is None or curve.tested < FEW:
         why = ('it is computed over all examples at once' if change is None else
                f'{curve.tested} test {curve.unit} are too few')
         return [f'It improved by {gain:.3g} {more}; whether that is chance cannot be estimated, because {why}.']
     least, most = sorted((-end if curve.lower else end) + 0.0 for end in (change.low, change.high))
     if least > 0:
-        said = [f'More data helps: it improved by {gain:.3g} {more}; by more than {least:.2g} with '
+        return [f'More data helps: it improved by {gain:.3g} {more}; by more than {least:.2g} with '
                 f'{change.confidence:.0%} confidence, which allows for the chance of these {curve.tested:,} test '
-                f'{curve.unit}.']
-        if curve.expected is not None:
-            said.append(f'If gains go on as they did, twice as many would bring about {curve.expected:.3g}.')
-        return said
+                f'{curve.unit}. Give a training on more data more steps, too.']
     by = f'by {gain:.3g} {more}, which the chance of these {curve.tested:,} test {curve.unit} makes anything from '
     if most < 0:
         return [f'It became worse: it improved {by}{least:.2g} to {most:.2g}. With more data the steps may be too few: '
@@ -159,7 +129,7 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _figure(curve: Curve) -> Markup:
-    """Draw the metric by training examples; dashed, what twice as many may bring."""
+    """Draw the metric by training examples."""
     numbers, values = zip(*((point.examples, point.value) for point in curve.points))
 
     def draw() -> Figure:
@@ -167,13 +137,8 @@ def _figure(curve: Curve) -> Markup:
         axes = figure.add_subplot()
         axes.set_title(curve.words)
         axes.plot(numbers, values, marker='o', markersize=4)
-        ticks = [*numbers]
-        if curve.expected is not None:
-            ticks.append(2 * numbers[-1])
-            axes.plot([numbers[-1], ticks[-1]], [values[-1], curve.expected], 'C0--', marker='o', markersize=4,
-                      markevery=[1], fillstyle='none')
         axes.set_xscale('log', base=2)
-        axes.set_xticks(ticks, [f'{number:,}' for number in ticks])
+        axes.set_xticks(numbers, [f'{number:,}' for number in numbers])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(f'training {curve.unit}')
         return figure
