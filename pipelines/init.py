@@ -20,8 +20,11 @@ from pipelines.core import cli
 
 # What is not read, and what to do.
 _UNPACK, _SAVE = 'Unpack it, and name the folder or files', 'Save it as a .csv'
-_UNREAD = {'.zip': _UNPACK, '.7z': _UNPACK, '.rar': _UNPACK, '.xlsx': _SAVE, '.xls': _SAVE, '.ods': _SAVE,
-           '.parquet': 'Write text as JSON lines, for example by datasets.Dataset.to_json, images into class folders'}
+_WRITE = 'Write text as JSON lines, for example by datasets.Dataset.to_json, images into class folders'
+_UNREAD = {**dict.fromkeys(('.zip', '.7z', '.rar', '.bz2', '.xz', '.zst'), _UNPACK),
+           **dict.fromkeys(('.xlsx', '.xls', '.ods'), _SAVE),
+           **dict.fromkeys(('.parquet', '.arrow', '.feather'), _WRITE),
+           '.tmx': 'Convert it to a .tsv of source and target'}
 KINDS = ('images', 'pairs', 'trees', 'tryon')
 
 
@@ -67,7 +70,7 @@ def _look_for(paths: list[str]) -> None:
         outer, _ = archives.split(path)
         if not files.exists(outer) and not files.matching(outer):  # trees may be given by a pattern
             raise UserError(f'there is no file or folder {outer}. Check the path.')
-        remedy = _UNREAD.get(os.path.splitext(outer)[1].lower())
+        remedy = _UNREAD.get(os.path.splitext(outer.lower().removesuffix('.gz'))[1])
         if remedy and not files.is_folder(outer):
             raise UserError(f'{outer}: such files are not read. {remedy}.')
 

@@ -18,7 +18,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from data_prep import UserError
-from data_prep.core import archives
+from data_prep.core import archives, cutters
 from data_prep.core.files import NOT_THERE
 
 PARTS = ('source', 'target', 'kind')
@@ -26,7 +26,6 @@ _TABLES = {'tsv': 'tsv', 'csv': 'csv', 'jsonl': 'jsonl', 'ndjson': 'jsonl', 'jso
 _TWO_BY_TWO = ' List files two by two, source then target, or give a .tsv, .csv or .jsonl.'
 _FIRST = 200  # records from which the names of JSON lines and a CSV file's delimiter are found
 _DELIMITERS = ',;\t'
-_LONGEST = 1 << 20  # bytes of a record; an unclosed quote must not swallow the rest of the file
 _NAME = re.compile(r'\{([^{}]*)\}')  # a column of a table, in a template of `columns`
 _AS_THEY_COME: Mapping[str, str] = MappingProxyType({})
 
@@ -154,7 +153,7 @@ def scan(source: Source, plain: tuple[str, ...], records_per_block: int, header:
         lines can be read; or a single file is no table.
     """
     streams = [open_plain(path) for path in plain]
-    cutter = _CUTTERS[source.format]
+    cutter = cutters.CUTTERS[source.format]
     offsets, counts = [0] * len(plain), [0] * len(plain)
     starts, first = (0,) * len(plain), 0
     whole = Block(source, plain, starts, 0, 0, _keys(source, plain, columns), _delimiter(source, plain))
@@ -190,7 +189,7 @@ def _keys(source: Source, plain: tuple[str, ...], columns: Mapping[str, str]) ->
     if source.format != 'jsonl':
         return ()
     names, reason = dict[str, None](), ''
-    for row, _ in itertools.islice(_json_lines(open_plain(plain[0])), _FIRST):
+    for row, _ in itertools.islice(cutters.json_lines(open_plain(plain[0])), _FIRST):
         try:
             names |= dict.fromkeys(_object(row.decode('utf-8-sig')))
         except ValueError as error:
@@ -210,7 +209,7 @@ def _delimiter(source: Source, plain: tuple[str, ...]) -> str:
     """Return the delimiter of a CSV file: the one that cuts its first records into equally many cells, else a comma."""
     if source.format == 'csv':
         rows = [row.decode('utf-8', 'replace').strip('\r\n')
-                for row, size in itertools.islice(_csv_records(open_plain(plain[0])), _FIRST) if size < 1 << 16]
+                for row, size in itertools.islice(cutters.csv_records(open_plain(plain[0])), _FIRST) if size < 1 << 16]
         for delimiter in _DELIMITERS:
             with contextlib.suppress(csv.Error):
                 counts = {len(cells) for row in rows for cells in csv.reader([row], delimiter=delimiter)}
@@ -254,7 +253,7 @@ def cells(block: Block) -> Iterator[Record]:
     streams = [open_plain(path) for path in block.plain]
     for stream, offset in zip(streams, block.offsets):
         stream.seek(offset)
-    cutter = _CUTTERS[block.source.format]
+    cutter = cutters.CUTTERS[block.source.format]
     offset = block.offsets[0]
     for number, cut in enumerate(itertools.islice(zip(*(cutter(stream) for stream in streams)), block.records)):
         line = block.first + number + 1
@@ -269,7 +268,7 @@ def _understood(block: Block, cut: Sequence[tuple[bytes, int]], first: bool
     text = []
     for file, (row, size) in zip(block.source.files, cut):
         if size > len(row):
-            return file, (), f'{size:,} bytes in one record, but at most {_LONGEST:,} are allowed'
+            return file, (), f'{size:,} bytes in one record, but at most {cutters.LONGEST:,} are allowed'
         try:
             text.append(row.decode('utf-8').removesuffix('\n').removesuffix('\r'))
         except UnicodeDecodeError as error:
@@ -339,54 +338,8 @@ def _parts(cells: tuple[str, ...], names: tuple[str, ...], columns: Mapping[str,
     if not columns:
         return (cells[:3], None) if len(cells) > 1 else (
             (), f'{len(cells)} column, but source and target are needed')
-    if len(cells) != len(names):
+    if any(cells[len(names):]) or len(cells) < len(names):  # empty ones at the end are delimiters of a spreadsheet
         return (), f'{len(cells)} columns, but the header names {len(names)}'
     row = dict(zip(names, cells))
     source, *rest = (_NAME.sub(lambda found: row[found[1]], columns[part]) for part in PARTS if part in columns)
     return (source.strip(), *rest), None
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield lines and their lengths; of an overlong line, only the beginning."""
-    while line := stream.readline(_LONGEST):
-        size = rest = len(line)
-        while rest == _LONGEST and not line.endswith(b'\n'):
-            rest = len(stream.readline(_LONGEST))
-            size += rest
-        yield line, size
-
-
-def _with_text(records: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    """Join empty lines to the record after them, and drop the last ones."""
-    empty, length = b'', 0
-    for record, size in records:
-        if record.strip(b'\r\n') or length > _LONGEST:
-            yield empty + record, length + size
-            empty, length = b'', 0
-        else:
-            empty, length = empty + record, length + size
-
-
-def _json_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    return _with_text(_lines(stream))
-
-
-def _csv_records(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    return _with_text(_quoted(stream))
-
-
-def _quoted(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield CSV records in the form of `_lines`: lines are joined while a quoted field is open, up to a size limit."""
-    pending, size, quotes = [], 0, 0
-    for line, length in _lines(stream):
-        pending.append(line)
-        size += length
-        quotes += line.count(b'"')
-        if quotes % 2 == 0 or size > _LONGEST:
-            yield b''.join(pending), size
-            pending, size, quotes = [], 0, 0
-    if pending:
-        yield b''.join(pending), size
-
-
-_CUTTERS = {'lines': _lines, 'tsv': _lines, 'csv': _csv_records, 'jsonl': _json_lines}

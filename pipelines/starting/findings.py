@@ -126,13 +126,19 @@ def scratch() -> str:
 def by_name(paths: list[str], names: dict[str, str]) -> dict[str, list[str]]:
     """Sort files into training, validation and test by a word of their names; those without one are for training.
 
+    Where no file's name has such a word, and they lie in several folders, those of the folders decide.
+
     Raises:
       UserError: none is for training.
     """
     lists: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
-    for path in paths:
-        words = re.findall('[a-z]+', pathlib.PurePath(path).name.lower())
-        lists[next((names[word] for word in words if word in names), 'train')].append(path)
+
+    def split_of(name: str) -> str:
+        return next((names[word] for word in re.findall('[a-z]+', name.lower()) if word in names), '')
+    files, folders = ([pathlib.PurePath(part).name for part in parts] for parts in (
+        paths, [pathlib.PurePath(path).parent for path in paths]))
+    for path, name in zip(paths, folders if len({*folders}) > 1 and not any(map(split_of, files)) else files):
+        lists[split_of(name) or 'train'].append(path)
     if not lists['train']:
         raise UserError(f'{", ".join(paths)}: by name all are for validation or the test. Give training files '
                         'too, such as train.en train.de.')

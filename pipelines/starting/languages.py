@@ -19,6 +19,9 @@ WORDS = {'en': 'the of and to in is that it was for on are with his they at be t
 SCRIPTS = {'ko': '\uac00-\ud7a3', 'ja': '\u3040-\u30ff', 'zh': '\u4e00-\u9fff', 'ru': '\u0400-\u04ff',
            'el': '\u0370-\u03ff', 'ar': '\u0600-\u06ff', 'he': '\u0590-\u05ff', 'hi': '\u0900-\u097f',
            'th': '\u0e00-\u0e7f'}
+# Words of a column's name beside that of its language.
+_GENERIC = {'text', 'texts', 'sentence', 'sentences', 'sent', 'string', 'strings', 'word', 'words', 'phrase', 'phrases',
+            'translation', 'translations', 'latn', 'cyrl', 'hans', 'hant', 'arab', 'deva'}
 _REGION = re.compile(r'[-_]([a-z]{2}|hans|hant|latn|cyrl)$')
 _SUFFIX = re.compile(r'[._-]([a-z]{2})$')
 
@@ -28,6 +31,12 @@ def _known() -> set[str]:
     """Return codes of two and three letters and English names of languages, in small letters."""
     named = babel.Locale('en').languages
     return {word.lower() for word in (*named.keys(), *named.values(), *get_global('language_aliases'))}
+
+
+def of_column(name: str) -> bool:
+    """Return whether a column is named after one language, such as `de`, `text_en` or `English words/sentences`."""
+    words = [word for word in re.findall(r'[^\W_]+', re.sub(r'\(.*\)', '', name.lower())) if word not in _GENERIC]
+    return is_language(name) or (len(words) == 1 and is_language(words[0]))
 
 
 def is_language(word: str) -> bool:
@@ -49,7 +58,8 @@ def of_text(lines: Iterable[str]) -> str:
         if len(re.findall(f'[{letters}]', text)) > 0.2 * len(re.findall(r'\w', text)):
             return code
     words = re.findall(r'\w+', text.lower())
-    shares = {code: sum(word in known for word in words) / max(1, len(words))
-              for code, known in ((code, set(frequent.split())) for code, frequent in WORDS.items())}
+    # Words of one letter are also those of formulas and of spelled words.
+    known = {code: {word for word in frequent.split() if len(word) > 1} for code, frequent in WORDS.items()}
+    shares = {code: sum(word in frequent for word in words) / max(1, len(words)) for code, frequent in known.items()}
     best = max(shares, key=shares.__getitem__)
-    return best if shares[best] > 0.1 else ''
+    return best if shares[best] > 0.1 and len({*words} & known[best]) > 2 else ''

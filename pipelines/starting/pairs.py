@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import sacrebleu
+import sentencepiece
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from data_prep import UserError
@@ -35,9 +36,10 @@ SMALL = 20_000  # pairs for the calibration
 LOOKED_AT = 200_000  # most pairs inspected; of more, the first
 FEWEST = 10
 BY_HEART = 60  # up to this many pairs none are held out, since a tenth would be too few to test
-MOST_DAMAGED, MOST_EMPTY, MOST_LONG = 0.2, 0.5, 0.5
+MOST_DAMAGED, MOST_EMPTY, MOST_LONG, MOST_REWRITTEN = 0.2, 0.5, 0.5, 0.01
 NAMES = {'bleu': 'BLEU', 'chrf': 'chrF'}
-_SPLITS = {**SPLIT_NAMES, 'newstest': 'test'}
+_SPLITS = {**SPLIT_NAMES, 'newstest': 'test', 'devtest': 'test', 'tst': 'test', 'newsdev': 'validation',
+           'eval': 'validation', 'trn': 'train'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +81,7 @@ def look(paths: list[str]) -> Findings:
                         f'{folder.rstrip("/")}/train.de.')
     lists = by_name(paths, _SPLITS)
     say(f'reading {", ".join(lists["train"])} …')
+    _check_partners(lists)
     columns = tables.columns(lists)
     read = {split: _read(split, listed, columns) for split, listed in lists.items() if listed}
     pairs = read['train'].pairs
@@ -95,6 +98,8 @@ def look(paths: list[str]) -> Findings:
                                                     for split, each in read.items()}, examples), 'some are damaged'
     if spaced := {*' '.join(row[1] for row in pairs[:1000])} & {*'0123456789'}:
         data['split_digits'] = True, f'numbers with digits such as {min(spaced)} are copied digit by digit'
+    if rewritten := _rewritten(pairs):
+        data['normalization'] = 'identity', f'NFKC would rewrite {rewritten:.0%} of the targets'
     metric, baseline, words = _baseline(
         read['test'].pairs if 'test' in read else spread(pairs, max(1, examples['test'])), pairs)
     # A quarter of what the baseline lacks, if it is so good that a tenth more is more than there can be.
@@ -102,13 +107,17 @@ def look(paths: list[str]) -> Findings:
     lengths = _about_lengths(pairs)
     long = int((lengths > recipes.LONGEST).sum())
     if long > MOST_LONG * len(pairs):
+        remedy = ('Split the texts into sentences' if _median_words(pairs, 0) < 3 * _median_words(pairs, 1) else
+                  'Shorten the sources, for example to their first 150 words')
         raise UserError(f'{", ".join(lists["train"])}: {long:,} of {len(pairs):,} pairs have more than about '
-                        f'{recipes.LONGEST} subwords on a side, which is too long to learn from. Split the texts into '
-                        'sentences.')
+                        f'{recipes.LONGEST} subwords on a side, which is too long to learn from. {remedy}.')
     examples['train'] -= round(examples['train'] * long / len(pairs))
     said = [f'{read["train"].estimated:,} usable pairs of {read["train"].total:,}, {sides[0] or "?"} to '
             f'{sides[1] or "?"}; {examples["validation"]:,} for validation and {examples["test"]:,} for the test.',
-            'Words: ' + ', '.join(f'{name} {np.median([len(row[side].split()) for row in pairs]):.0f} in the median, '
+            'The first pair: ' + ' gives '.join(
+                f'{" ".join(text.split())[:60]!r}' + (f' ({columns[part]})' if columns else '')
+                for part, text in zip(text_files.PARTS, pairs[0][:2])) + '.',
+            'Words: ' + ', '.join(f'{name} {_median_words(pairs, side):.0f} in the median, '
                                   f'{max(len(row[side].split()) for row in pairs):,} at most'
                                   for side, name in enumerate(('sources', 'targets'))) + '.',
             *_warnings(read['train'], long, by_heart=data.get('test', ([], ''))[0] == lists['train'])]
@@ -121,7 +130,7 @@ def look(paths: list[str]) -> Findings:
                                     'drift': ({metric: {'max_drop': 0.5}}, DRIFT)}},
         metric, baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', lengths), 'extra_length': 50, 'least_subwords': least_subwords(pairs),
-         'most_subwords': most_subwords(pairs, remaining(data)), 'seconds': 1e-4,
+         'most_subwords': most_subwords(pairs, remaining(data), **_settings(data)), 'seconds': 1e-4,
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
@@ -137,6 +146,16 @@ def _read(split: str, listed: list[str], columns: dict[str, str]) -> _Read:
     return _Read(records, total)
 
 
+def _check_partners(lists: dict[str, list[str]]) -> None:
+    """Refuse files of one language that are listed two by two while others follow."""
+    for listed in lists.values():
+        for source in text_files.sources('train', '', listed):
+            codes = [languages.of_name(path) for path in source.files]
+            if len(codes) == 2 and codes[0] and codes[0] == codes[1] and len({*map(languages.of_name, listed)}) > 1:
+                raise UserError(f'{" and ".join(source.files)} are both {codes[0]} by name. List files two by two, '
+                                'such as a.en a.de b.en b.de.')
+
+
 def _refuse(paths: list[str], read: _Read) -> None:
     """Refuse data from which nothing can be learned."""
     where, bad, pairs = ', '.join(paths), read.bad, read.pairs
@@ -144,6 +163,9 @@ def _refuse(paths: list[str], read: _Read) -> None:
         raise UserError(f'{where}: {len(bad):,} of {len(read.records):,} records cannot be read, the first in line '
                         f'{bad[0].line:,}: {bad[0].reason}. Save the files as UTF-8, with two columns in every row.')
     good = [record.columns for record in read.records if not record.reason]
+    if sum(all('\t' in text for text in row[:2]) for row in good) > 0.9 * len(good) > 0:
+        raise UserError(f'{where}: both sides of most records hold tabs, so these are tables. Give one at a time, or '
+                        'name them .tsv.')
     if sum('\0' in text for row in good for text in row) > len(good) / 2:
         raise UserError(f'{where}: most records hold NUL characters, as UTF-16 does when read as UTF-8. Save the files '
                         'as UTF-8.')
@@ -159,6 +181,9 @@ def _refuse(paths: list[str], read: _Read) -> None:
         raise UserError(f'{where}: all targets are the same, {pairs[0][1][:60]!r}, so there is nothing to learn.')
     if all(row[0].strip() == row[1].strip() for row in pairs):
         raise UserError(f'{where}: every target equals its source, so there is nothing to learn.')
+    if 10 * _distinct(pairs) < len(pairs) and _distinct(pairs) <= BY_HEART:
+        raise UserError(f'{where}: the sources of {len(pairs):,} pairs have only {_distinct(pairs):,} different texts, '
+                        f'such as {pairs[0][0][:60]!r}. Name the right column in a row of names, source or target.')
 
 
 def _distinct(pairs: list) -> int:
@@ -189,7 +214,27 @@ def _divided(lists: dict[str, list[str]], usable: dict[str, int], distinct: int)
 
 def _language(paths: list[str], pairs: list, side: int) -> str:
     named = languages.of_name(paths[side]) if len(paths) > 1 and not text_files.table_format(paths[side]) else ''
-    return named or languages.of_text(row[side] for row in pairs[:2000])
+    return named if languages.is_language(named) else languages.of_text(row[side] for row in pairs[:2000])
+
+
+def _median_words(pairs: list, side: int) -> float:
+    return float(np.median([len(row[side].split()) for row in pairs]))
+
+
+def _rewritten(pairs: list) -> float:
+    """Return the share of targets that NFKC changes, not counting white space; 0 if it is small.
+
+    Such a model cannot output them: of Chinese its comma and full stop, of Thai a vowel, of Persian joins of words.
+    """
+    some = [' '.join(row[1].split()) for row in spread(pairs, SMALL)]
+    normalize = sentencepiece.SentencePieceNormalizer(rule_name='nmt_nfkc', escape_whitespaces=False).normalize
+    changed = sum(' '.join(normalize(text).split()) != text for text in some)
+    return changed / len(some) if changed > MOST_REWRITTEN * len(some) else 0.0
+
+
+def _settings(data: Keys) -> dict[str, Any]:
+    """Return the settings of `subwords.Config` among these keys that decide how many subwords a text has."""
+    return {key: data[key][0] for key in ('normalization',) if key in data}
 
 
 def _baseline(held: list, pairs: list) -> tuple[str, float, str]:
@@ -254,6 +299,9 @@ def _warnings(read: _Read, long: int, by_heart: bool) -> list[str]:
         said.append(f'{empty:,} have an empty side and are left out.')
     if copies := len(pairs) - len({(row[0].strip(), row[1].strip()) for row in pairs}):
         said.append(f'{copies:,} are copies of an earlier pair.')
+    if marked := sum(all(text.lstrip().startswith('<') for text in row[:2]) for row in pairs):
+        said.append(f'{marked:,} begin with < on both sides, as mark-up does, and would be learned. If that is not '
+                    'wanted, remove these lines from both files.')
     if long:
         said.append(f'About {long:,} have more than {recipes.LONGEST} subwords on a side and are not trained on.')
     if by_heart:

@@ -267,12 +267,12 @@ def test_other_data_can_be_cut_by_the_same_subwords(files, tmp_path):
         assert not (folder / 'manifest.json').exists()
 
 
-def test_a_stray_quote_costs_its_record_and_no_other(files, tmp_path):
+def test_a_stray_quote_costs_no_record(files, tmp_path):
     rows = [f'{s},{t}' for s, t in zip(SOURCE, TARGET)]
-    rows[5:5] = ['5" pipe,5-Zoll-Rohr', 'next,"closes it']
+    rows[5:5] = ['5" pipe,5-Zoll-Rohr', 'next,"never closed', '"Open, he said', '6" pipe,"6-Zoll-\nRohr"']
     (tmp_path / 'table.csv').write_text('\n'.join(rows) + '\n')
     counts = prepare(files(train=['table.csv'], max_dead_letters=0.5), tmp_path / 'out').counts['train']
-    assert (counts['read'], counts['written'], counts['dead_letters']) == (61, 60, 1)
+    assert (counts['read'], counts['written'], counts['dead_letters']) == (64, 63, 1)
     assert texts(tmp_path / 'out')['source'][-1] == SOURCE[-1]
 
 

@@ -360,9 +360,10 @@ def test_texts_that_are_too_long_are_told_or_refused(tmp_path):
     short, long = [f'the house {n}' for n in range(100)], 'word ' * 1_000
     some = pairs.look([lines(tmp_path / 'a.en', [*short, long]), lines(tmp_path / 'a.de', [*short[::-1], long + 'x'])])
     assert 'About 1 have more than 256 subwords' in ' '.join(some.said)
-    with pytest.raises(UserError, match='too long to learn from. Split the texts'):
-        pairs.look([lines(tmp_path / 'b.en', [long + str(n) for n in range(50)]),
-                    lines(tmp_path / 'b.de', short[:50])])
+    many = [long + str(n) for n in range(50)]
+    for targets, remedy in ((many[::-1], 'Split the texts into sentences'), (short[:50], 'Shorten the sources')):
+        with pytest.raises(UserError, match=f'too long to learn from. {remedy}'):
+            pairs.look([lines(tmp_path / 'b.en', many), lines(tmp_path / 'b.de', targets)])
 
 
 @pytest.mark.parametrize('split, fraction, longest', [
