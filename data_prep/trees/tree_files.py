@@ -1,11 +1,12 @@
 """Find the trees in folders, archives and plain files.
 
-A tree is one or several lines whose brackets balance. A bracket at the very beginning of a line starts another tree, so
-a missing bracket affects only its own tree. Used by a Beam job, but without Beam, because every stage needs the list of
-files. Paths may be on any file system TensorFlow opens.
+A tree is one or several lines whose brackets balance. A bracket at the beginning of a line that is indented no more
+than the tree's first line starts another tree, so a missing bracket affects only its own. Used by a Beam job, but
+without Beam, because every stage needs the list of files. Paths may be on any file system TensorFlow opens.
 """
 import fnmatch
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple, cast
 
@@ -19,6 +20,8 @@ from data_prep.trees import trees
 ENDINGS = ('.mrg', '.parse', '.prd', '.psd', '.ptb', '.tree', '.trees')  # and the same with .gz
 EXTRA = 'extra'
 _LONGEST = 1 << 20  # most bytes of a tree
+# Lines between trees: empty ones, comments (Tiger, Negra), headers (Brown) and mark-up (the Chinese Treebank).
+_REMARK = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:$|%%|#|;|\*x\*|<[^()<>]*>\s*$|<DOCID>)')
 _KINDS = ((10, 'up to 10 words'), (20, '11 to 20 words'), (40, '21 to 40 words'))
 
 
@@ -190,11 +193,11 @@ def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, in
         if not line:
             break
         starts, ended = ended, line.endswith(b'\n')  # an overlong line is read in parts
-        if held and starts and line.startswith(b'('):
+        if held and starts and line.lstrip(b' \t').startswith(b'(') and _indent(line) <= _indent(held[0]):
             yield *begun, b''.join(held), size
             depth, size, held = 0, 0, []
         number += starts
-        if held or line.strip():
+        if held or not _REMARK.match(line):
             begun = begun if held else (number, place)
             size += len(line)
             depth += line.count(b'(') - line.count(b')')
@@ -206,6 +209,10 @@ def _runs(stream: IO[bytes], offset: int, length: int) -> Iterator[tuple[int, in
             depth, size, held = 0, 0, []
     if held:
         yield *begun, b''.join(held), size
+
+
+def _indent(line: bytes) -> int:
+    return len(line) - len(line.lstrip(b' \t'))
 
 
 def _files(source: Source, scratch: str) -> Iterator[_File]:

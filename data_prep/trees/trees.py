@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 PUNCTUATION = frozenset([',', ':', '``', "''", '.'])  # tags evalb's COLLINS.prm deletes
 TRACE = '-NONE-'
 ANY_TAG = 'XX'
-ROOTS = ('', 'TOP', 'ROOT', 'S1')  # brackets around a sentence without information
+# Brackets around a sentence without information.
+ROOTS = ('', 'TOP', 'Top', 'ROOT', 'root', 'S1', 'VROOT', 'PSEUDO')
 ROOT = 'TOP'
 # Penn Treebank II's labels (Bies et al. 1995), each of whose brackets is one subword.
 LABELS = ('ADJP', 'ADVP', 'CONJP', 'FRAG', 'INTJ', 'LST', 'NAC', 'NP', 'NX', 'PP', 'PRN', 'PRT', 'QP', 'RRC', 'S',

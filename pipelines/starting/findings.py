@@ -19,8 +19,8 @@ from pipelines.core import config
 Keys = dict[str, tuple[Any, str]]  # key -> value, and the reason or an empty text
 Sections = dict[str, Keys]
 # Names of a split's files and folders; images and pairs each accept one more.
-SPLIT_NAMES = {'train': 'train', 'training': 'train', 'val': 'validation', 'valid': 'validation', 'dev': 'validation',
-               'validation': 'validation', 'test': 'test'}
+SPLIT_NAMES = {**dict.fromkeys(('train', 'training', 'trn'), 'train'), **dict.fromkeys(('test', 'tst'), 'test'),
+               **dict.fromkeys(('val', 'valid', 'validation', 'dev', 'devel', 'development'), 'validation')}
 DRIFT = 'most that another format of the model may lose (export --to)'
 ORDER = ('data', 'input', 'model', 'inference', 'train', 'export', 'evaluate')
 

@@ -38,8 +38,7 @@ FEWEST = 10
 BY_HEART = 60  # up to this many pairs none are held out, since a tenth would be too few to test
 MOST_DAMAGED, MOST_EMPTY, MOST_LONG, MOST_REWRITTEN = 0.2, 0.5, 0.5, 0.01
 NAMES = {'bleu': 'BLEU', 'chrf': 'chrF'}
-_SPLITS = {**SPLIT_NAMES, 'newstest': 'test', 'devtest': 'test', 'tst': 'test', 'newsdev': 'validation',
-           'eval': 'validation', 'trn': 'train'}
+_SPLITS = {**SPLIT_NAMES, 'newstest': 'test', 'devtest': 'test', 'newsdev': 'validation', 'eval': 'validation'}
 
 
 @dataclasses.dataclass(frozen=True)

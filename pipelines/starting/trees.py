@@ -1,5 +1,7 @@
 """Inspect constituency trees: counts, lengths, copies, and records that are not trees with the reason."""
+import collections
 import os
+import re
 import tempfile
 from typing import Any, NamedTuple
 
@@ -9,12 +11,10 @@ import tensorflow as tf
 from data_prep import UserError, treebank
 from data_prep.trees import tree_files, tree_graph
 from pipelines.evaluation import parseval
-from pipelines.starting import recipes
+from pipelines.starting import recipes, tree_layout
 from pipelines.starting.findings import (
-    SPLIT_NAMES,
     Findings,
     Keys,
-    by_name,
     dead_letters_of,
     divided,
     held_out_fraction,
@@ -29,6 +29,7 @@ FEWEST = 50
 LOOKED_AT = 50_000  # most trees inspected; of more, the first
 SMALL = 3_000  # trees for the calibration
 SCORED = 300  # trees on which the baseline is computed
+MOST_TAGS = 100  # different parts of speech that are learned; of the Penn Treebank's there are 45
 
 
 class _Read(NamedTuple):
@@ -62,7 +63,7 @@ def look(paths: list[str]) -> Findings:
     Raises:
       UserError: nothing can be learned from them.
     """
-    lists = by_name(paths, SPLIT_NAMES) if len(paths) > 1 else {'train': paths, 'validation': [], 'test': []}
+    lists = tree_layout.layout(paths)
     say(f'reading {", ".join(lists["train"])} …')
     read = {split: _read(split, listed) for split, listed in lists.items() if listed}
     rows, reasons, files, _ = read['train']
@@ -78,6 +79,8 @@ def look(paths: list[str]) -> Findings:
     data: Keys = {'module': ('data_prep.treebank', ''), 'train': (lists['train'], ''), **held,
                   'split_by': (by, ''), 'remove_duplicates': (True, 'leaves out training trees of the test'),
                   'tags': ('keep', 'parts of speech are learned too; or XX')}
+    if (tags := len({part for row in rows for part in row[1].split() if part[0] not in '()'})) > MOST_TAGS:
+        data['tags'] = 'XX', f'{tags:,} different parts of speech are too many to learn'
     if any(each.reasons for each in read.values()):
         data['max_dead_letters'] = dead_letters_of({split: (each.damaged, each.total) for split, each in read.items()},
                                                    examples), 'some are not trees'
@@ -88,7 +91,11 @@ def look(paths: list[str]) -> Findings:
             f'{words.max():,} at most.',
             f'{examples["validation"]:,} are for validation and {examples["test"]:,} for the test.']
     if reasons:
-        said.append(f'{len(reasons):,} records are not trees, such as {reasons[0]}. They become dead letters.')
+        said.append(f'{len(reasons):,} records are not trees, such as {_usual(reasons)}. They become dead letters.')
+    lengths = _about_lengths(rows)
+    if long := int((lengths > _config(paths).max_length).sum()):
+        said.append(f'About {long:,} have more than {_config(paths).max_length} subwords and are not trained on.')
+        examples['train'] -= round(examples['train'] * long / len(rows))
     if copies := len(rows) - len({row[:2] for row in rows}):
         said.append(f'{copies:,} are copies of an earlier tree.')
     symbols = _config(paths).symbols
@@ -99,7 +106,7 @@ def look(paths: list[str]) -> Findings:
                                                    'right branching')}},
         'bracket_f1', baseline, 'right branching', lambda folder: _write_small(rows, folder),
         min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
-        {'buckets': recipes.buckets('trees', _about_lengths(rows)), 'extra_length': 300,
+        {'buckets': recipes.buckets('trees', lengths), 'extra_length': 300,
          'least_subwords': least_subwords(texts) + len(symbols),
          'most_subwords': most_subwords(texts, remaining(data), symbols=symbols,
                                         split_digits=False, normalization='identity'),
@@ -109,12 +116,20 @@ def look(paths: list[str]) -> Findings:
 def _refuse(paths: list[str], read: _Read) -> None:
     """Refuse files from which nothing can be learned."""
     if read.damaged > MOST_DAMAGED:
-        raise UserError(f'{read.reasons[0]}; {len(read.reasons):,} of {len(read.rows) + len(read.reasons):,} records '
-                        'are not trees. Give files in Penn Treebank brackets, such as (S (NP (DT the) (NN cat)) (VP '
-                        '(VBZ sits))).')
+        usual = _usual(read.reasons)
+        remedy = ('Save the files as UTF-8' if 'not UTF-8' in usual else
+                  'Give files in Penn Treebank brackets, such as (S (NP (DT the) (NN cat)) (VP (VBZ sits)))')
+        raise UserError(f'{usual}; {len(read.reasons):,} of {len(read.rows) + len(read.reasons):,} records are not '
+                        f'trees. {remedy}.')
     if len(read.rows) < FEWEST:
         raise UserError(f'{", ".join(paths)}: {len(read.rows):,} trees are too few to train and test with. Give '
                         f'{FEWEST} or more; a thousand is a good start.')
+
+
+def _usual(reasons: list[str]) -> str:
+    """Return the first reason of the commonest kind: places and numbers do not count."""
+    kinds = [re.sub(r'^.*?: |0x\w+|\d+', '', reason) for reason in reasons]
+    return reasons[kinds.index(max(kinds, key=collections.Counter(kinds).__getitem__))]
 
 
 def _config(paths: list[str]) -> treebank.Config:
