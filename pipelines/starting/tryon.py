@@ -2,6 +2,7 @@
 import collections
 import os
 import pathlib
+import re
 from typing import Any
 
 from data_prep import UserError
@@ -67,7 +68,7 @@ def look(paths: list[str]) -> Findings:
 
 
 def _lists(root: str) -> dict[str, list[str]]:
-    """Return the pairs files of a folder by split."""
+    """Return the pairs files of a folder by split: of several, those with the split's name alone, or not unpaired."""
     found: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
     for path in sorted(str(path) for path in pathlib.Path(root).glob('*pairs*.txt')):
         name = os.path.basename(path)
@@ -75,6 +76,11 @@ def _lists(root: str) -> dict[str, list[str]]:
     if not found['train']:
         raise UserError(f'{root} has no train_pairs.txt, which names a person and a garment per line. Write one; '
                         'docs/tasks/tryon.md describes the layout of the folder.')
+    for split, paths in found.items():
+        plain = [path for path in paths if re.fullmatch(f'({split}|val)_pairs.txt', os.path.basename(path))]
+        found[split] = plain or [path for path in paths if 'unpaired' not in os.path.basename(path)] or paths
+        if unused := [path for path in paths if path not in found[split]]:
+            say(f'{", ".join(unused)}: not used beside {", ".join(found[split])}.')
     return found
 
 

@@ -410,3 +410,15 @@ def test_small_data_by_heart_is_written_once_for_each_split(found_by_heart):
 def found_by_heart(tmp_path):
     rows = [f'the house {n}' for n in range(30)]
     return values(pairs.look([lines(tmp_path / 'a.en', rows), lines(tmp_path / 'a.de', rows[::-1])]).sections)['data']
+
+
+@pytest.mark.parametrize('names, chosen', [
+    ('train_pairs.txt test_pairs_paired.txt test_pairs_unpaired.txt', ('train_pairs.txt', 'test_pairs_paired.txt')),
+    ('train_pairs.txt subtrain_pairs.txt test_pairs.txt test_pairs_unpaired.txt', ('train_pairs.txt', 'test_pairs.txt')),
+    ('train_pairs.txt test_unpaired_pairs.txt', ('train_pairs.txt', 'test_unpaired_pairs.txt'))])
+def test_one_file_of_pairs_is_used_for_a_split(tmp_path, capsys, names, chosen):
+    for name in names.split():
+        (tmp_path / name).write_text('a.jpg b.jpg\n')
+    found = tryon._lists(str(tmp_path))  # noqa: SLF001
+    assert found == {'train': [f'{tmp_path}/{chosen[0]}'], 'validation': [], 'test': [f'{tmp_path}/{chosen[1]}']}
+    assert ('not used beside' in capsys.readouterr().err) == (len(names.split()) > 2)
