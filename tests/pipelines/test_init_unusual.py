@@ -414,7 +414,8 @@ def found_by_heart(tmp_path):
 
 @pytest.mark.parametrize('names, chosen', [
     ('train_pairs.txt test_pairs_paired.txt test_pairs_unpaired.txt', ('train_pairs.txt', 'test_pairs_paired.txt')),
-    ('train_pairs.txt subtrain_pairs.txt test_pairs.txt test_pairs_unpaired.txt', ('train_pairs.txt', 'test_pairs.txt')),
+    ('train_pairs.txt subtrain_pairs.txt test_pairs.txt test_pairs_unpaired.txt',
+     ('train_pairs.txt', 'test_pairs.txt')),
     ('train_pairs.txt test_unpaired_pairs.txt', ('train_pairs.txt', 'test_unpaired_pairs.txt'))])
 def test_one_file_of_pairs_is_used_for_a_split(tmp_path, capsys, names, chosen):
     for name in names.split():
