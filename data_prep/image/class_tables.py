@@ -78,11 +78,11 @@ def find(classes: Mapping[str, str], path: str) -> str | None:
 
 
 def forms(name: str) -> list[str]:
-    """Return the ends of a path, longest first, and these without an image's ending: of a/1.png also 1.png, a/1 and 1.
+    """Return a path and its ends, longest first, and these without an image's ending: of a/1.png also 1.png, a/1 and 1.
 
     A row names an image if they have one in common, the longest that rows have.
     """
-    parts = name.split('/')[-_DEEPEST:]
-    ends = ['/'.join(parts[start:]) for start in range(len(parts))]
+    parts = name.split('/')
+    ends = ['/'.join(parts[start:]) for start in range(len(parts)) if not 0 < start < len(parts) - _DEEPEST]
     ending = posixpath.splitext(name)[1]
     return ends + [end[:-len(ending)] for end in ends] if ending.lower() in PICTURES else ends

@@ -24,6 +24,7 @@ from data_prep.image import job as image_job
     ([('1.jpg', 'cat'), ('1.png', 'dog')], '1.png', 'dog'),
     ([('1.jpg', 'cat'), ('1.jpg', 'dog')], '1.jpg', ''),
     ([('1.jpg', 'cat'), ('1.jpg', 'cat')], '1.jpg', 'cat'),
+    ([('a/1/2/3/4/5.jpg', 'cat'), ('b/1/2/3/4/5.jpg', 'dog')], 'b/1/2/3/4/5.jpg', 'dog'),
     ([('2.jpg', 'cat')], '1.jpg', None)])
 def test_an_image_is_found_by_its_path_or_name_with_or_without_ending(rows, name, label):
     assert class_tables.find(class_tables.by_name(rows), name) == label
