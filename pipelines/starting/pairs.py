@@ -147,8 +147,8 @@ def _read(split: str, listed: list[str], columns: dict[str, str]) -> _Read:
 
 def _check_partners(lists: dict[str, list[str]]) -> None:
     """Refuse files of one language that are listed two by two while others follow."""
-    for listed in lists.values():
-        for source in text_files.sources('train', '', listed):
+    for split, listed in lists.items():
+        for source in text_files.sources(split, '', listed):
             codes = [languages.of_name(path) for path in source.files]
             if len(codes) == 2 and codes[0] and codes[0] == codes[1] and len({*map(languages.of_name, listed)}) > 1:
                 raise UserError(f'{" and ".join(source.files)} are both {codes[0]} by name. List files two by two, '
