@@ -41,7 +41,7 @@ def rows(path: str, columns: Mapping[str, str], scratch: str) -> list[tuple[str,
     templates = dict(zip(text_files.PARTS, (columns[part] for part in PARTS))) if columns else {}
     blocks = text_files.scan(source, text_files.unpack(source, scratch), 1 << 16, bool(columns), templates)
     records = [record for block in blocks for record in text_files.read(block, templates)]
-    # A quote that stands alone swallows other rows.
+    # Two quotes that stand alone swallow the rows between them.
     joined = [record for record in records if '\n' in ''.join(record.columns[:2]).strip()
               or (record.reason and 'quote' in record.reason)]
     if joined:
