@@ -63,13 +63,14 @@ def split_of(config, split: str, number: int) -> str:
     return split
 
 
-def is_left_out(config, text: str) -> bool:
-    """Return whether `train_fraction` leaves out the training example that has this text in `order`.
+def is_left_out(config, split: str, text: str) -> bool:
+    """Return whether an example is for training and `train_fraction` leaves it out; `text` is what `order` takes of it.
 
     What a fraction leaves out, every smaller one leaves out, too. The decision is independent of the split and of the
     place, which depend on the hash of the text alone.
     """
-    return config.train_fraction < 1 and order(f'{text} of the training examples')[0] >= config.train_fraction * 2 ** 64
+    kept = config.train_fraction
+    return split == 'train' and kept < 1 and order(f'{text} of the training examples')[0] >= kept * 2 ** 64
 
 
 def pack(rows: list) -> bytes:

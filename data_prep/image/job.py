@@ -135,7 +135,7 @@ class _Scan(beam.DoFn):
         refused = []
         for found in listing.scan(source, scratch, _synsets(self.config).ids, self.config.columns):
             if isinstance(found, readers.Found):
-                if source.split == 'train' and splits.is_left_out(self.config, found.name):
+                if splits.is_left_out(self.config, source.split, found.name):
                     continue
                 refused.append(letter(self.config, posixpath.join(source.listed, found.name), found.offset,
                                       found.reason))
@@ -163,7 +163,7 @@ class _Scan(beam.DoFn):
         item = (*where, posixpath.join(source.listed, name), label)
         text = identity(label, name)
         split = splits.split_of(self.config, source.split, splits.order(text)[0])
-        return _LEFT_OUT if split == 'train' and splits.is_left_out(self.config, text) else split, item
+        return _LEFT_OUT if splits.is_left_out(self.config, split, text) else split, item
 
 
 def _synsets(config: Config) -> annotations.Synsets:

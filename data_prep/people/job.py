@@ -144,12 +144,12 @@ class _Scan(beam.DoFn):
         letters = []
         for pair in pairs_files.pairs(source.path):
             if pair.reason:
-                if source.split == 'train' and splits.is_left_out(self.config, f'line {pair.line}'):
+                if splits.is_left_out(self.config, source.split, f'line {pair.line}'):
                     continue
                 letters.append({'file': source.path, 'line': pair.line, 'reason': pair.reason})
                 continue
             split = splits.split_of(self.config, source.split, splits.order(pair.person)[0])
-            if split == 'train' and splits.is_left_out(self.config, pair.person):
+            if splits.is_left_out(self.config, split, pair.person):
                 continue
             as_worn = source.split == 'test' and self.config.pairing == 'paired'
             packs[split].append(Item(root, pair.person, '' if as_worn else pair.garment, pair.group))

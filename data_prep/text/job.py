@@ -112,8 +112,8 @@ def _read_pairs(block: Block, config: Config) -> Iterator[Record]:
     if splits.fraction(config, split) or (split == 'train' and any(splits.fraction(config, other) for other in SPLITS)):
         found = (record for record in found
                  if splits.split_of(config, 'train', splits.order(_about(record))[0]) == split)
-    if split == 'train' and config.train_fraction < 1:
-        found = (record for record in found if not splits.is_left_out(config, _about(record)))
+    if config.train_fraction < 1:  # otherwise nothing is asked of each record
+        found = (record for record in found if not splits.is_left_out(config, split, _about(record)))
     return found
 
 

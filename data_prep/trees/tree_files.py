@@ -144,8 +144,8 @@ def read(block: Block, config) -> Iterator[tuple[str, int, int, tuple[str, ...],
     with files.open_file(block.path) as stream:
         for line, offset, text, size in _runs(stream, block.offset, block.length):
             line, offset = block.line + line - 1, block.start + offset
-            if _split(source, config, block.file, line) == block.split and not (
-                    block.split == 'train' and splits.is_left_out(config, f'{_name(block.file)}:{line}')):
+            if _split(source, config, block.file, line) == block.split and not splits.is_left_out(
+                    config, block.split, f'{_name(block.file)}:{line}'):
                 yield block.file, line, offset, *_understood(text, size, config)
 
 

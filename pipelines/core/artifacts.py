@@ -37,8 +37,8 @@ FRAME = {
     'pipelines.release.promotion': 'compares a canary with the served version, which no stage does',
     'pipelines.training.teacher': 'interactive lessons, which no stage runs',
     **dict.fromkeys(('pipelines.reporting.report', 'pipelines.reporting.answers', 'pipelines.reporting.data_section',
-                     'pipelines.reporting.figures', 'pipelines.reporting.pages', 'pipelines.reporting.reading',
-                     'pipelines.reporting.strips'),
+                     'pipelines.reporting.figures', 'pipelines.reporting.learning_curve', 'pipelines.reporting.pages',
+                     'pipelines.reporting.reading', 'pipelines.reporting.strips'),
                     'renders results; the gate does not read it'),
     'pipelines.training.divergence': 'only explains why training stopped'}
 # Files copied verbatim into outputs, so their comments and layout count.

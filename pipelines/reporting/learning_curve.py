@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from pipelines.evaluation import chance
 from pipelines.reporting import figures
@@ -84,12 +82,15 @@ def refusal(config: Any) -> str:
 
 def read(curve: Curve) -> dict[str, Any]:
     """Return what the report shows of a curve: sentences, a figure and a row for each point."""
-    return {'sentences': sentences(curve), 'figure': _figure(curve), 'metric': curve.words, 'unit': curve.unit,
-            'rows': [vars(point) for point in curve.points]}
+    # As words, the counts stand at equal distances, as halves do.
+    points = [(f'{point.examples:,}', point.value) for point in curve.points]
+    figure = figures.lines(curve.words, {('', ''): points}, x=f'training {curve.unit}')
+    return {'sentences': sentences(curve), 'figure': Markup(figure),  # noqa: S704 (figures escape)
+            'metric': curve.words, 'unit': curve.unit, 'rows': [vars(point) for point in curve.points]}
 
 
 def sentences(curve: Curve) -> list[str]:
-    """Say how the metric changed with the examples, whether that may be chance, and what twice as many may bring."""
+    """Say how the metric changed with the examples, and whether that may be chance."""
     counts = [f'{point.examples:,}' for point in curve.points]
     said = [f'With {_and(counts)} training {curve.unit}, {curve.words} is '
             f'{_and([f"{point.value:.4g}" for point in curve.points])}.']
@@ -126,20 +127,3 @@ def _of_gain(curve: Curve, more: str) -> list[str]:
 
 def _and(words: Sequence[str]) -> str:
     return f'{", ".join(words[:-1])} and {words[-1]}'
-
-
-def _figure(curve: Curve) -> Markup:
-    """Draw the metric by training examples."""
-    numbers, values = zip(*((point.examples, point.value) for point in curve.points))
-
-    def draw() -> Figure:
-        figure = Figure(figsize=(3.7, 2.5), layout='constrained')
-        axes = figure.add_subplot()
-        axes.set_title(curve.words)
-        axes.plot(numbers, values, marker='o', markersize=4)
-        axes.set_xscale('log', base=2)
-        axes.set_xticks(numbers, [f'{number:,}' for number in numbers])
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel(f'training {curve.unit}')
-        return figure
-    return Markup(figures.drawn(draw, f'{curve.words} by training {curve.unit}'))  # noqa: S704 (figures escape)

@@ -123,6 +123,11 @@ def scratch() -> str:
     return folder
 
 
+def split_of(name: str, names: dict[str, str] = SPLIT_NAMES) -> str:
+    """Return the split that a word of a name means, or nothing."""
+    return next((names[word] for word in re.findall('[a-z]+', name.lower()) if word in names), '')
+
+
 def by_name(paths: list[str], names: dict[str, str]) -> dict[str, list[str]]:
     """Sort files into training, validation and test by a word of their names; those without one are for training.
 
@@ -132,13 +137,13 @@ def by_name(paths: list[str], names: dict[str, str]) -> dict[str, list[str]]:
       UserError: none is for training.
     """
     lists: dict[str, list[str]] = {'train': [], 'validation': [], 'test': []}
-
-    def split_of(name: str) -> str:
-        return next((names[word] for word in re.findall('[a-z]+', name.lower()) if word in names), '')
-    files, folders = ([pathlib.PurePath(part).name for part in parts] for parts in (
-        paths, [pathlib.PurePath(path).parent for path in paths]))
-    for path, name in zip(paths, folders if len({*folders}) > 1 and not any(map(split_of, files)) else files):
-        lists[split_of(name) or 'train'].append(path)
+    pure = [pathlib.PurePath(path) for path in paths]
+    said, of_folders = ([split_of(part.name, names) for part in parts] for parts in (
+        pure, [path.parent for path in pure]))
+    if not any(said) and len({path.parent.name for path in pure}) > 1:
+        said = of_folders
+    for path, split in zip(paths, said):
+        lists[split or 'train'].append(path)
     if not lists['train']:
         raise UserError(f'{", ".join(paths)}: by name all are for validation or the test. Give training files '
                         'too, such as train.en train.de.')

@@ -129,7 +129,8 @@ def look(paths: list[str]) -> Findings:
                                     'drift': ({metric: {'max_drop': 0.5}}, DRIFT)}},
         metric, baseline, words, lambda folder: _write_small(pairs, folder), min(SMALL, len(pairs)), '< FILE_OF_LINES',
         {'buckets': recipes.buckets('pairs', lengths), 'extra_length': 50, 'least_subwords': least_subwords(pairs),
-         'most_subwords': most_subwords(pairs, remaining(data), **_settings(data)), 'seconds': 1e-4,
+         'most_subwords': most_subwords(
+             pairs, remaining(data), normalization=data.get('normalization', ('nmt_nfkc',))[0]), 'seconds': 1e-4,
          'two_languages': all(sides) and sides[0] != sides[1] and len(pairs) > BY_HEART})
 
 
@@ -229,11 +230,6 @@ def _rewritten(pairs: list) -> float:
     normalize = sentencepiece.SentencePieceNormalizer(rule_name='nmt_nfkc', escape_whitespaces=False).normalize
     changed = sum(' '.join(normalize(text).split()) != text for text in some)
     return changed / len(some) if changed > MOST_REWRITTEN * len(some) else 0.0
-
-
-def _settings(data: Keys) -> dict[str, Any]:
-    """Return the settings of `subwords.Config` among these keys that decide how many subwords a text has."""
-    return {key: data[key][0] for key in ('normalization',) if key in data}
 
 
 def _baseline(held: list, pairs: list) -> tuple[str, float, str]:

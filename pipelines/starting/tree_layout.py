@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from data_prep.trees import tree_files
-from pipelines.starting.findings import SPLIT_NAMES, by_name, say
+from pipelines.starting.findings import SPLIT_NAMES, by_name, say, split_of
 
 _SECTION = re.compile(r'(?:wsj[_.-]?)?(\d\d)(?:-(\d\d))?(?=[._-]|$)')
 _UNUSED = 'unused'
@@ -30,17 +30,17 @@ def layout(paths: list[str]) -> dict[str, list[str]]:
         say('sections 02 to 21 are for training, 22 for validation and 23 for the test, as is usual for the Wall '
             'Street Journal; others are not used.')
         return found
-    if inside and (found := _divided(places, _of_word)):
+    if inside and (found := _divided(places, split_of)):
         say('; '.join(f'{split}: {", ".join(listed)}' for split, listed in found.items() if listed) + '.')
         return found
     return by_name(paths, SPLIT_NAMES) if len(paths) > 1 else {'train': paths, 'validation': [], 'test': []}
 
 
-def _divided(places: list[tuple[str, tuple[str, ...]]], split_of: Callable[[str], str]) -> dict[str, list[str]] | None:
+def _divided(places: list[tuple[str, tuple[str, ...]]], find: Callable[[str], str]) -> dict[str, list[str]] | None:
     """Return the listed paths by split, if there are some for training and for another."""
     found: dict[str, dict[str, None]] = {'train': {}, 'validation': {}, 'test': {}}
     for folder, parts in places:
-        number, split = next(((n, split) for n, part in enumerate(parts) if (split := split_of(part))), (0, _UNUSED))
+        number, split = next(((n, split) for n, part in enumerate(parts) if (split := find(part))), (0, _UNUSED))
         if split != _UNUSED:
             found[split][os.path.join(folder, *parts[:number + 1])] = None
     lists = {split: [*listed] for split, listed in found.items()}
@@ -55,7 +55,3 @@ def _of_section(name: str) -> str:
     if 2 <= first <= last <= 21:
         return 'train'
     return {(22, 22): 'validation', (23, 23): 'test'}.get((first, last), _UNUSED)
-
-
-def _of_word(name: str) -> str:
-    return next((SPLIT_NAMES[word] for word in re.findall('[a-z]+', name.lower()) if word in SPLIT_NAMES), '')

@@ -93,12 +93,12 @@ def look(paths: list[str]) -> Findings:
     if reasons:
         said.append(f'{len(reasons):,} records are not trees, such as {_usual(reasons)}. They become dead letters.')
     lengths = _about_lengths(rows)
-    if long := int((lengths > _config(paths).max_length).sum()):
-        said.append(f'About {long:,} have more than {_config(paths).max_length} subwords and are not trained on.')
+    config = _config(paths)
+    if long := int((lengths > config.max_length).sum()):
+        said.append(f'About {long:,} have more than {config.max_length} subwords and are not trained on.')
         examples['train'] -= round(examples['train'] * long / len(rows))
     if copies := len(rows) - len({row[:2] for row in rows}):
         said.append(f'{copies:,} are copies of an earlier tree.')
-    symbols = _config(paths).symbols
     texts = [row[:2] for row in rows]
     return Findings(
         'trees', said, examples,
@@ -107,8 +107,8 @@ def look(paths: list[str]) -> Findings:
         'bracket_f1', baseline, 'right branching', lambda folder: _write_small(rows, folder),
         min(SMALL, len(rows)), '< FILE_OF_SENTENCES',
         {'buckets': recipes.buckets('trees', lengths), 'extra_length': 300,
-         'least_subwords': least_subwords(texts) + len(symbols),
-         'most_subwords': most_subwords(texts, remaining(data), symbols=symbols,
+         'least_subwords': least_subwords(texts) + len(config.symbols),
+         'most_subwords': most_subwords(texts, remaining(data), symbols=config.symbols,
                                         split_digits=False, normalization='identity'),
          'seconds': 1e-3})
 

@@ -303,7 +303,7 @@ def test_parts_are_split_off_by_names_alone(config, tmp_path):
 
 
 def test_halves_of_the_training_images_are_in_each_other_and_have_all_classes(config, tmp_path):
-    """What is held out stays as it is; a class all of whose images are left out is a class still."""
+    """Keep what is held out, and a class all of whose images are left out."""
     files = {f'{wnid}/{i}.jpg': picture(1000 * place + i, size=(8, 8))
              for place, wnid in enumerate(WNIDS) for i in (range(100), range(100), [1])[place]}
     outside = {f'{i}.jpg': b'in no class' for i in range(60)}

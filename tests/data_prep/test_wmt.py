@@ -51,7 +51,7 @@ def texts(folder, split='train'):
 @pytest.mark.parametrize('held_out', [
     {}, {'validation': [], 'test': [], 'validation_fraction': .2, 'test_fraction': .1}])
 def test_halves_of_the_training_pairs_are_in_each_other(files, tmp_path, held_out):
-    """Whether other pairs are split off or listed, they stay as they are; a source's pairs stay together."""
+    """Keep held-out pairs as they are, split off or listed, and a source's pairs together."""
     sources = [f'the number {i // 2} is here' for i in range(400)]
     write(tmp_path, 'train.en', sources)
     write(tmp_path, 'train.de', [f'die Zahl {i} ist hier' for i in range(400)])

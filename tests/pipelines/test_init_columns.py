@@ -139,7 +139,7 @@ def test_languages_are_told_by_more_than_letters():
     ('a "word" here,b\nc 5" pipe,d\ne,f\n', 3), ('"a, ""b""",c\n"two\nlines",d\ne,f\n', 3), ('a,"b\nc",d\ne,f,g\n', 2),
     ('5",a\n6",b\n7",c\n', 3), ('6" pipe,"6-Zoll-\nRohr"\na,b\n', 2), ('"a\n\n""b"",c\n",d\n"e",f\n', 2)])
 def test_a_stray_quote_in_a_cell_swallows_no_rows(tmp_path, text, whole):
-    """As csv.reader has it, a quote opens a cell where the cell begins, and nowhere else."""
+    """Open a cell at a quote where the cell begins, and nowhere else, as csv.reader does."""
     path = tmp_path / 'a.csv'
     path.write_text(text)
     [source] = text_files.sources('train', '', [str(path)])

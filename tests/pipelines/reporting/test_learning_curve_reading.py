@@ -1,4 +1,4 @@
-"""What a learning curve says and shows: the gain of more data, and whether it may be chance."""
+"""Interpret learning curves: the gain of more data, and whether it may be chance."""
 import dataclasses
 
 import pytest
@@ -61,7 +61,7 @@ def test_weights_that_may_have_seen_all_of_the_data_are_named():
 
 
 def test_the_change_is_of_the_same_examples():
-    """Of 200 test examples the whole is right in 40 more, the half in none that the whole misses."""
+    """Compare answers to 200 examples: the whole is right in 40 more, the half in none that the whole misses."""
     metric = corpus.metric('top1_error')
     half, whole = ([corpus.Row(['a' if n < right else 'b'], 'a') for n in range(200)] for right in (100, 140))
     found = chance.change(metric, whole, half, 0.95, 1)
