@@ -56,6 +56,9 @@ def main(argv=None) -> None:
                        help='small (the default): 15 minutes on two cores; medium: at most two hours, where an item '
                             'has it; paper: the paper\'s own setting')
     flags.add_argument('--data', metavar='PATH', default='', help='data for the item, if it needs any')
+    flags.add_argument('--jobs', metavar='N', type=int, default=1,
+                       help='run so many settings and seeds side by side, each on its share of the cores, which small '
+                            'nets use better (default: 1)')
     flags.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
                        help='override one value in every run; may be repeated')
     flags.add_argument('--out', metavar='DIR', default=os.path.join('runs', 'reproduce'),
@@ -64,6 +67,8 @@ def main(argv=None) -> None:
     args = flags.parse_args(argv)
     if not (args.item or args.list or args.publish):
         flags.error('name an item, or give --list or --publish')
+    if args.jobs < 1:
+        flags.error(f'--jobs must be 1 or more; it is {args.jobs}')
 
     def work():
         if args.list:
@@ -84,7 +89,7 @@ def reproduce(args: argparse.Namespace) -> None:
         raise UserError(f'{experiment.name} cannot be run: {experiment.instead}')
     paper, out = experiment.name.partition('/')[0], os.path.join(args.out, experiment.name)
     runs = running.run(experiment, args.scale, os.path.abspath(args.data) if args.data else '',
-                       os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides)
+                       os.path.join(args.out, paper, f'runs_{args.scale}'), args.overrides, args.jobs)
     found = results.gather(experiment, args.scale, runs, args.data, out, args.overrides)
     page = results.write(experiment, found, out)
     for each in found.verdicts:

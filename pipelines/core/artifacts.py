@@ -18,8 +18,8 @@ PACKAGES = ('pipelines', 'data_prep', 'keras_models')
 # Modules excluded from every stage's source hash, each with the reason why it cannot change a stage's result.
 FRAME = {
     **dict.fromkeys(('pipelines', 'pipelines.core.stage', 'pipelines.core.pipeline', 'pipelines.core.artifacts',
-                     'pipelines.core.locks', 'pipelines.core.metadata', 'pipelines.core.objects',
-                     'pipelines.core.settled', 'pipelines.core.stores'),
+                     'pipelines.core.children', 'pipelines.core.locks', 'pipelines.core.metadata',
+                     'pipelines.core.objects', 'pipelines.core.settled', 'pipelines.core.stores'),
                     'looks up, skips and records; a better message in it must not cost a training run'),
     **dict.fromkeys(('pipelines.core.cli', 'pipelines.engines.beam_flags', 'pipelines.engines.dataflow',
                      'pipelines.engines.google_names'),

@@ -1,10 +1,6 @@
 """Run a stage: look it up, skip or execute it, rename its outputs into place, record it."""
 import contextlib
 import os
-import shlex
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 
@@ -13,7 +9,7 @@ import yaml
 
 from data_prep import UserError
 from data_prep.core import files, records
-from pipelines.core import artifacts, commands, locks, metadata, roles
+from pipelines.core import artifacts, children, commands, locks, metadata, roles
 from pipelines.core import config as configs
 from pipelines.core.artifacts import Artifact
 from pipelines.core.config import Config
@@ -58,6 +54,16 @@ class Pipeline:
     def command(self, stage: str) -> str:
         return commands.line(stage, self._flags)
 
+    def full_command(self, name: str) -> str:
+        """Return the command that runs a stage as this process would, Beam's flags included."""
+        stage = get(name, self.config)
+        return commands.line(stage.name, [*self._flags, *(self.argv if stage.takes_beam_flags else [])])
+
+    def work(self, name: str) -> str:
+        """Return what identifies the work of a stage whose inputs are finished; equal work has one lock."""
+        stage = get(name, self.config)
+        return self._fingerprint(stage, self._inputs(stage))
+
     def run(self, stage: Stage) -> dict[str, Artifact]:
         """Execute a stage, or skip it when nothing it depends on has changed.
 
@@ -99,21 +105,11 @@ class Pipeline:
           title: what this pipeline is among several, for the line that shows the command.
 
         Raises:
-          SystemExit: it failed, and has printed why.
-          UserError: a signal ended it, such as for want of memory.
+          SystemExit, UserError: it failed, see `children.run`.
         """
-        if self.finished(name):
-            return
-        stage = get(name, self.config)
-        command = commands.line(stage.name, [*self._flags, *(self.argv if stage.takes_beam_flags else [])])
-        print(f'[{title}] {command}', flush=True)
-        done = subprocess.run([sys.executable, *shlex.split(command)[1:]])
-        if done.returncode < 0:
-            raise UserError(f'`{command}` was ended by {signal.Signals(-done.returncode).name}. If memory was short, '
-                            'end other programs. Run the same command again; it resumes.')
-        if done.returncode:
-            sys.exit(done.returncode)
-        self.finished(name)  # looks up its outputs
+        if not self.finished(name):
+            children.run(self.full_command(name), title)
+            self.finished(name)  # looks up its outputs
 
     def outputs(self, name: str, make: bool = True) -> dict[str, Artifact]:
         """Return a stage's outputs for this configuration; a demo runs missing stages first.

@@ -9,8 +9,8 @@ from support import commands
 
 def fork_stages() -> None:
     """Has a command fork the stages it starts: `reproduce` a dozen of them, of which each would import for 7 s."""
-    from pipelines.core import pipeline
-    pipeline.subprocess = types.SimpleNamespace(run=_run)
+    from pipelines.core import children
+    children.subprocess = types.SimpleNamespace(run=_run)
 
 
 def _run(args: list[str]) -> subprocess.CompletedProcess:
