@@ -22,6 +22,11 @@ REFERENCE = re.compile(r'\{(run|model): ([^{}]*)\}')
 SCALES = ('small', 'medium', 'paper')
 
 
+def kind_of(scale: str) -> str:
+    """Return the scale whose settings and plots hold at a scale: those of `small` hold for `medium`."""
+    return 'small' if scale == 'medium' else scale
+
+
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """Scale of an experiment.
@@ -57,7 +62,7 @@ class Setting:
 
     def at(self, scale: str, chosen: Scale) -> tuple[str, list[str]] | None:
         """Return configuration and overrides at a scale, `chosen`; None if it is not run there."""
-        kind = 'small' if scale == 'medium' else scale
+        kind = kind_of(scale)
         if kind not in self.scales:
             return None
         return self.config.get(kind, chosen.config), [*chosen.set, *self.set, *getattr(self, kind)]
@@ -228,11 +233,11 @@ class Run(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Input of a plot: all runs of an experiment, the path given as --data, and the page's folder, for image files."""
+    """Input of a plot: all runs of an experiment, the path given as --data, the page's folder, for image files."""
     runs: list[Run]
     data: str
     out: str
-    scale: str
+    kind: str  # small or paper
 
 
 class Figure(NamedTuple):

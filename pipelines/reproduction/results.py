@@ -57,7 +57,7 @@ def gather(experiment: Experiment, scale: str, runs: list[Run], data: str, out: 
       out: folder for the figures' files; created if missing.
     """
     os.makedirs(out, exist_ok=True)
-    started, study = time.monotonic(), Study(runs, data, out, scale)
+    started, study = time.monotonic(), Study(runs, data, out, experiments.kind_of(scale))
     shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
              for each in experiment.exhibits]
     table, chance = measured(experiment, runs, shown), experiment.scales[scale].chance

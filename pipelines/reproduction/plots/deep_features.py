@@ -47,7 +47,7 @@ def draw(study: Study, target: str, scales: dict[str, list[int]], rows: dict[str
     for seed in sorted({run.seed for run in study.runs}):
         models = {net: saved_model.load(_exported(study, net, seed))
                   for net in dict.fromkeys(net for asked in rows.values() for net in asked['nets'])}
-        found = {(net, part): [deep_features.features(model, each, scale) for scale in scales[study.scale]]
+        found = {(net, part): [deep_features.features(model, each, scale) for scale in scales[study.kind]]
                  for net, model in models.items() for part, each in shown.items()}
         for name, asked in rows.items():
             one = slice(asked['only'], asked['only'] + 1) if 'only' in asked else slice(None)

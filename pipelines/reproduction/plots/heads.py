@@ -89,9 +89,9 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
       pictures: for each plot the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
     """
     runs = [run for run in study.runs if run.setting == (setting or study.runs[0].setting)]
-    seen = [_look(run.pipeline, sentence, layer[study.scale]) for run in runs]
+    seen = [_look(run.pipeline, sentence, layer[study.kind]) for run in runs]
     values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
-    drawn, where = [], f'Layer {layer[study.scale]} of {runs[0].pipeline.config.model.N}'
+    drawn, where = [], f'Layer {layer[study.kind]} of {runs[0].pipeline.config.model.N}'
     for number, picture in enumerate(pictures, 1):
         make, title = _picture(*seen[0], where, word, **picture)
         drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))

@@ -95,3 +95,16 @@ def test_table_3_is_computed():
     assert [claim.judged({row: columns[claim.measure] for row, columns in table.items()}).word
             for claim in item.claims] == ['shows'] * 4
     assert shown.figures[0].html.count('<tr>') == 1 + 22
+
+
+@pytest.mark.parametrize('scale, kind', [('small', 'small'), ('medium', 'small'), ('paper', 'paper')])
+def test_a_plot_is_that_of_small_at_the_medium_scale(tmp_path, monkeypatch, scale, kind):
+    """As settings are; layers and sizes that plots name have no others."""
+    (tmp_path / 'item.yaml').write_text(
+        'title: t\nsource: s\nstages: []\nsettings: {a: {}}\nexhibit: {draw: operations}\n'
+        'scales: {small: {config: demo_images}, medium: {}, paper: {config: demo_images}}')
+    item, kinds = experiments.load(str(tmp_path / 'item.yaml')), []
+    monkeypatch.setattr(experiments, 'drawer', lambda _: lambda study: kinds.append(study.kind) or
+                        experiments.Exhibit({}, []))
+    results.gather(item, scale, running.run(item, scale, '', 'unused', []), '', str(tmp_path / 'out'), [])
+    assert kinds == [kind]
