@@ -16,7 +16,8 @@ class _Plan:
     setting: str
     seed: int
     source: str
-    keys: list[str]  # without the paths of earlier runs
+    keys: list[str]  # overrides, some with names of earlier runs for their paths
+    common: list[str]  # overrides of all runs
     stages: list[str]
     run: Run | None = None
 
@@ -54,15 +55,15 @@ def _planned(experiment: Experiment, scale: str, data: str, overrides: list[str]
     chosen = experiment.scales[scale]
     if experiment.needs and not data and chosen.stages != []:
         raise UserError(f'{experiment.name} needs --data: {experiment.needs}.')
-    common, plans = experiment.stages if chosen.stages is None else chosen.stages, []
+    plans, usual = [], experiment.stages if chosen.stages is None else chosen.stages
     for name, setting in experiment.settings.items():
         if not (found := setting.at(scale, chosen)):
             continue
         source, keys = found
-        stages = common if setting.stages is None else setting.stages
+        stages = usual if setting.stages is None else setting.stages
         for seed in chosen.seeds if stages else chosen.seeds[:1]:
-            own = ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
-            plans.append(_Plan(name, seed, source, [*(key.replace('{data}', data) for key in keys), *own], stages))
+            same = ['evaluate.thresholds={}', f'seed={seed}', *overrides]  # nothing is pushed, so nothing is blessed
+            plans.append(_Plan(name, seed, source, [key.replace('{data}', data) for key in keys], same, stages))
     return plans
 
 
@@ -75,7 +76,7 @@ def _opened(plan: _Plan, plans: list[_Plan], root: str) -> Run:
             if kind == 'run':
                 return earlier.outputs('train')['model_run'].uri
             return os.path.join(earlier.outputs('export')['model'].uri, export.FORMAT)
-        keys = [REFERENCE.sub(path, key) for key in plan.keys]
+        keys = [*(REFERENCE.sub(path, key) for key in plan.keys), *plan.common]
         flags = [part for flag, values in (('--config', [plan.source]), ('--set', keys), ('--pipeline_root', [root]))
                  for value in values for part in (flag, value)]
         pipeline = Pipeline(config.load(plan.source, keys), root, [], flags)
