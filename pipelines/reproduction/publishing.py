@@ -21,7 +21,7 @@ VERDICTS = ('shows', 'not clear', 'does not show', 'not measured')  # in the ord
 
 
 def publish(runs: str, folder: str) -> list[str]:
-    """Publish finished items, and render all pages and the index again.
+    """Publish finished items, judge all by their claims as they now stand, and render all pages and the index again.
 
     Args:
       runs: the folder `reproduce` writes to.
@@ -45,6 +45,7 @@ def publish(runs: str, folder: str) -> list[str]:
                             'again.') from error
         _keep(experiments.load(name), found, pathlib.Path(source).parent, pathlib.Path(folder))
         published.append(name)
+    _judge_again(folder)
     texts = written(folder)
     if len(texts) == 1:  # the index alone
         raise UserError(f'{runs}: no item is finished. `python -m pipelines.reproduce --list` lists them.')
@@ -64,6 +65,16 @@ def written(folder: str) -> dict[str, str]:
             texts[f'{name}.md'] = templates.get_template('result.md.j2').render(results.shown(experiment, found))
     texts['index.md'] = templates.get_template('results.md.j2').render(rows=rows)
     return texts
+
+
+def _judge_again(folder: str) -> None:
+    for name in experiments.names():
+        experiment, file = experiments.load(name), os.path.join(folder, f'{name}.json')
+        if os.path.exists(file):
+            found = results.read(file)
+            verdicts = results.judged(experiment, found.scale, found.table)
+            if verdicts != found.verdicts:
+                results.save(dataclasses.replace(found, verdicts=verdicts), file)
 
 
 def _keep(experiment: Experiment, found: Found, source: pathlib.Path, folder: pathlib.Path) -> None:

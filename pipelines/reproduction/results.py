@@ -60,15 +60,21 @@ def gather(experiment: Experiment, scale: str, runs: list[Run], data: str, out: 
     started, study = time.monotonic(), Study(runs, data, out, experiments.kind_of(scale))
     shown = [experiments.drawer(each)(study, **{key: value for key, value in each.items() if key != 'draw'})
              for each in experiment.exhibits]
-    table, chance = measured(experiment, runs, shown), experiment.scales[scale].chance
-    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()},
-                                     chance.get(claim.measure, 0.0))) for claim in experiment.claims]
+    table = measured(experiment, runs, shown)
     return Found(
         experiment.name, scale, sorted({run.seed for run in runs if run.stages}), table,
-        [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts],
+        judged(experiment, scale, table),
         [figure._asdict() for exhibit in shown for figure in exhibit.figures], differing(experiment, scale, overrides),
         [run.pipeline.command(stage.name_of(name, run.pipeline.config)) for run in runs for name in run.stages],
         **_origin(runs, time.monotonic() - started))
+
+
+def judged(experiment: Experiment, scale: str, table: dict[str, dict[str, list[float]]]) -> list[dict[str, str]]:
+    """Return `claim`, `verdict` and `why` of each claim, given setting -> column -> one number per seed."""
+    chance = experiment.scales[scale].chance
+    verdicts = [(claim, claim.judged({setting: columns.get(claim.measure, []) for setting, columns in table.items()},
+                                     chance.get(claim.measure, 0.0))) for claim in experiment.claims]
+    return [{'claim': claim.says, 'verdict': verdict.word, 'why': verdict.why} for claim, verdict in verdicts]
 
 
 def measured(experiment: Experiment, runs: list[Run], shown: list[Exhibit]) -> dict[str, dict[str, list[float]]]:

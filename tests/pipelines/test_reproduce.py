@@ -177,8 +177,10 @@ def published(tmp_path_factory):
         figures = [Figure('Curve', svg), Figure('People', '<img src="people.png" alt="People">', shows_data=True),
                    Figure('Large', '<img src="large.png" alt="Large">')]
         found = results.Found(
-            name, 'small', [1, 2], {'a|b': {'error': [1.0, 3.0], 'steps': [math.inf, math.inf]}},
-            [{'claim': 'It is so.', 'verdict': 'does not show', 'why': 'error: 2 (1 to 3)'}],
+            name, 'small', [1, 2], {
+                'a|b': {'error': [1.0, 3.0], 'steps': [math.inf, math.inf]}, 'AlexNet': {'towers apart': [0.1, 0.15]},
+                'VITON-HD*': {'SSIM': [0.9, 0.9]}, 'VITON-HD': {'SSIM': [0.8, 0.85]}},
+            [{'claim': 'A claim as it stood.', 'verdict': 'shows', 'why': 'error: 2 (1 to 3)'}],
             [figure._asdict() for figure in figures], [('train.steps', '90', '9')],
             ['/home/somebody/python -m pipelines.train'], 1.5, '2026-01-02', 'c' * 40, 'a machine')
         results.write(item, found, str(out))
@@ -191,11 +193,12 @@ def test_a_published_page_has_everything_but_other_peoples_data(published):
     assert {path.name for path in theirs.iterdir()} == {'fig3.md', 'fig3.json', 'fig3-1.html'}
     assert {path.name for path in ours.iterdir()} == {'table1.md', 'table1.json', 'table1-1.html', 'table1-2.png'}
     page = (theirs / 'fig3.md').read_text()
-    for words in ('Does not show', 'error: 2 (1 to 3)', '2 (1 to 3)', 'not reached', '`train.steps`', '2026-01-02',
+    for words in ('Does not show', 'towers apart: AlexNet 0.125 (0.1 to 0.15)', '2 (1 to 3)', 'not reached', '`train.steps`', '2026-01-02',
                   '`cccccccccccc`', 'a machine', '1.5', 'pipelines.reproduce alexnet/fig3 --data DIR',
                   '**People** is not published: it shows images', '**Large** is not published: it has 150 KB'):
         assert words in page, words
     assert r'a\|b' in page  # a cell is not cut
+    assert 'A claim as it stood' not in page  # it is judged by the claims as they are now
     assert '/home/somebody' not in page + (theirs / 'fig3.json').read_text()
 
 
@@ -216,6 +219,13 @@ def test_the_shipped_pages_follow_from_the_numbers_beside_them():
     for name, text in publishing.written(str(folder)).items():
         assert (folder / name).read_text() == text, 'run `python -m pipelines.reproduce --publish docs/results`'
         assert 'with changes' not in text, f'{name} is of a source that no commit has'
+
+
+@pytest.mark.parametrize('name', [name for name in experiments.names()
+                                  if (ROOT / 'docs' / 'results' / f'{name}.json').exists()])
+def test_published_verdicts_are_those_of_the_claims_as_they_stand(name):
+    found = results.read(str(ROOT / 'docs' / 'results' / f'{name}.json'))
+    assert results.judged(experiments.load(name), found.scale, found.table) == found.verdicts
 
 
 def test_publishing_without_runs_is_refused(tmp_path):

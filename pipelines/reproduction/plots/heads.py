@@ -10,7 +10,7 @@ from pipelines.core.pipeline import Pipeline
 from pipelines.reporting import attention, figures
 from pipelines.reproduction.experiments import Exhibit, Figure, Study
 
-Heads = Literal['all', 'sharpest', 'apart']
+Heads = Literal['all', 'following', 'apart']
 
 
 def far(weights: np.ndarray, query: int, places: int = 3, least: float = 0.25) -> int:
@@ -35,14 +35,25 @@ def apart(weights: np.ndarray) -> np.ndarray:
     return np.abs(weights[:, None] - weights[None]).sum(-1).mean(-1) / 2
 
 
-def chosen(weights: np.ndarray, query: int | None, heads: Heads) -> list[int]:
-    """Return all heads; the two with the sharpest attention from a query, or from any; or the two farthest apart."""
+def followed(weights: np.ndarray, query: int, key: int) -> np.ndarray:
+    """Return how much more weight each head, [h], gives a key from one query than from three quarters of the others.
+
+    A head that attends to one place from everywhere, or from half of the sentence, follows nothing. A quarter of the
+    other words may look there, too: those that belong to it.
+    """
+    given = weights[:, :, key]
+    return given[:, query] - np.quantile(np.delete(given, query, axis=1), 0.75, axis=1, method='lower')
+
+
+def chosen(weights: np.ndarray, query: int | None, key: int | None, heads: Heads) -> list[int]:
+    """Return all heads; the two that most follow a key from a query, see `followed`; or the two farthest apart."""
     if heads == 'all':
         return list(range(len(weights)))
     if heads == 'apart':
         return sorted(int(i) for i in np.unravel_index(apart(weights).argmax(), [len(weights)] * 2))
-    peaks = weights.max(-1).mean(-1) if query is None else weights[:, query].max(-1)
-    return sorted(int(i) for i in np.argsort(-peaks, kind='stable')[:2])
+    if query is None or key is None:
+        raise ValueError('heads: following needs a word and what it looks to')
+    return sorted(int(i) for i in np.argsort(-followed(weights, query, key), kind='stable')[:2])
 
 
 def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str = '') -> dict[str, float]:
@@ -51,8 +62,7 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
     Args:
       weights: [h, n, n] of an encoder's layer.
       word: a query whose attention is measured besides that of all.
-      to: the position it should attend to: of all heads, the one counts that exceeds its weight there from other
-        queries the most. (A head that attends to one place from everywhere follows nothing.)
+      to: what it should attend to: of all heads, the one counts that follows it most, see `followed`.
     """
     pairs = apart(weights)[np.triu_indices(len(weights), 1)]
     found = {'difference of heads': float(pairs.mean()) if len(pairs) else 0.0}
@@ -61,9 +71,8 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
         found |= {f'heads that look far from "{word}"': far(weights, query),
                   f'sharpest weight of "{word}"': float(weights[:, query].max())}
     if to:
-        query, given = place(source, word), weights[:, :, place(source, to)]  # [h, n]
-        found[f'weight on "{to}", more than others give'] = float(
-            (given[:, query] - np.delete(given, query, axis=1).mean(1)).max())
+        found[f'weight on "{to}", more than three quarters of the others give'] = float(
+            followed(weights, place(source, word), place(source, to)).max())
     return found
 
 
@@ -93,7 +102,7 @@ def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = ''
     values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
     drawn, where = [], f'Layer {layer[study.kind]} of {runs[0].pipeline.config.model.N}'
     for number, picture in enumerate(pictures, 1):
-        make, title = _picture(*seen[0], where, word, **picture)
+        make, title = _picture(*seen[0], where, word, to, **picture)
         drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))
     return Exhibit(values, drawn)
 
@@ -108,9 +117,11 @@ def _look(pipeline: Pipeline, sentence: str, layer: int) -> tuple[np.ndarray, li
     return weights[name], source
 
 
-def _picture(weights: np.ndarray, source: list[str], where: str, word: str, heads: Heads = 'all', only: bool = False):
+def _picture(weights: np.ndarray, source: list[str], where: str, word: str, to: str, heads: Heads = 'all',
+             only: bool = False):
     """Return the function that draws a plot, and its title."""
-    which = chosen(weights, place(source, word) if word else None, heads)
+    query, key = (place(source, each) if each else None for each in (word, to))
+    which = chosen(weights, query, key, heads)
     title = (f'{where}, head{"s" * (len(which) > 1)} {", ".join(str(head + 1) for head in which)}'
              + (f', from “{word}”' if only else ''))
     return lambda: attention.lines(weights, source, source, title, which, word if only else ''), title

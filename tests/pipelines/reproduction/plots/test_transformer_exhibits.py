@@ -49,18 +49,28 @@ def test_heads_are_told_apart():
     weights = one_hot(previous, itself, first, itself)
     np.testing.assert_allclose(heads.apart(weights), [
         [0, .75, .5, .75], [.75, 0, .75, 0], [.5, .75, 0, .75], [.75, 0, .75, 0]])
-    assert heads.chosen(weights, None, 'apart') == [0, 1] and heads.chosen(weights, None, 'all') == [0, 1, 2, 3]
+    assert heads.chosen(weights, None, None, 'apart') == [0, 1]
+    assert heads.chosen(weights, None, None, 'all') == [0, 1, 2, 3]
     even = np.full((1, 4, 4), .25)
-    assert heads.chosen(np.concatenate([even, weights]), 3, 'sharpest') == [1, 2]
+    assert heads.chosen(np.concatenate([even, weights[[2, 0, 3]]]), 3, 2, 'following') == [0, 2]
     assert heads.apart(np.concatenate([even, weights]))[0, 1] == .75
     assert heads.far(weights, 3) == 1 and heads.far(weights, 0) == 0 and heads.far(np.full((1, 5, 5), .2), 4) == 0
     found = heads.measured(weights, ['An', 'old', 'man', 'walks'], 'walks', 'man')
     assert found == {'difference of heads': pytest.approx(3.5 / 6), 'heads that look far from "walks"': 1,
-                     'sharpest weight of "walks"': 1, 'weight on "man", more than others give': 1}
-    always = heads.measured(one_hot([2, 2, 2, 2]), ['An', 'old', 'man', 'walks'], 'walks', 'man')
-    assert always['sharpest weight of "walks"'] == 1 and always['weight on "man", more than others give'] == 0
+                     'sharpest weight of "walks"': 1, 'weight on "man", more than three quarters of the others give': 1}
     with pytest.raises(UserError, match="'runs' is not a subword of the sentence, An old"):
         heads.measured(weights, ['An', 'old', 'man', 'walks'], 'runs')
+
+
+@pytest.mark.parametrize('looks, more', [
+    ([0, 0, 0, 0, 4], 1),  # from the last word alone
+    ([0, 4, 0, 0, 4], 1),  # and from one that belongs to it
+    ([4, 4, 0, 0, 4], 0),  # from half of the sentence, where the mean of the others is 0.5 less
+    ([4, 4, 4, 4, 4], 0),
+    ([4, 4, 4, 4, 0], -1),
+])
+def test_a_head_follows_what_most_other_words_do_not_look_at(looks, more):
+    assert heads.followed(np.eye(5)[np.array([looks])], 4, 4).tolist() == [more]
 
 
 def test_every_row_of_table_3_is_asked_for_as_the_paper_has_it():
