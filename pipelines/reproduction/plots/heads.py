@@ -68,10 +68,10 @@ def measured(weights: np.ndarray, source: Sequence[str], word: str = '', to: str
     found = {'difference of heads': float(pairs.mean()) if len(pairs) else 0.0}
     if word:
         query = place(source, word)
-        found |= {f'heads that look far from "{word}"': far(weights, query),
-                  f'sharpest weight of "{word}"': float(weights[:, query].max())}
+        found |= {'heads that look far from the word': far(weights, query),
+                  'sharpest weight of the word': float(weights[:, query].max())}
     if to:
-        found[f'weight on "{to}", more than three quarters of the others give'] = float(
+        found['weight on its partner, more than three quarters of the others give'] = float(
             followed(weights, place(source, word), place(source, to)).max())
     return found
 
@@ -87,20 +87,21 @@ def place(source: Sequence[str], word: str) -> int:
     return list(source).index(word)
 
 
-def draw(study: 'Study', sentence: str, layer: dict[str, int], setting: str = '', word: str = '', to: str = '',
-         pictures: Sequence[dict] = ({},)) -> 'Exhibit':
+def draw(study: 'Study', looks: dict[str, dict], setting: str = '', pictures: Sequence[dict] = ({},)) -> 'Exhibit':
     """Draw the encoder's self-attention in the first run of a setting, and measure it in all of its runs.
 
     Args:
-      layer: scale -> the layer, counted from 1.
+      looks: `small` and `paper` -> a `sentence`; the `layer`, counted from 1; a `word` of it and its partner, `to`, see
+        `measured`.
       setting: by default the first.
-      word, to: see `measured`.
       pictures: for each plot the `heads`, see `chosen`, and whether `only` the word's attention is drawn.
     """
     runs = [run for run in study.runs if run.setting == (setting or study.runs[0].setting)]
-    seen = [_look(run.pipeline, sentence, layer[study.kind]) for run in runs]
-    values = {(run.setting, run.seed): measured(*look, word, to) for run, look in zip(runs, seen)}
-    drawn, where = [], f'Layer {layer[study.kind]} of {runs[0].pipeline.config.model.N}'
+    look = looks[study.kind]
+    layer, word, to = look['layer'], look.get('word', ''), look.get('to', '')
+    seen = [_look(run.pipeline, look['sentence'], layer) for run in runs]
+    values = {(run.setting, run.seed): measured(*each, word, to) for run, each in zip(runs, seen)}
+    drawn, where = [], f'Layer {layer} of {runs[0].pipeline.config.model.N}'
     for number, picture in enumerate(pictures, 1):
         make, title = _picture(*seen[0], where, word, to, **picture)
         drawn.append(Figure(title, figures.drawn(make, title, os.path.join(study.out, f'attention_{number}.png'))))

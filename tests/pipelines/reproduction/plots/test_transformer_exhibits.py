@@ -56,8 +56,9 @@ def test_heads_are_told_apart():
     assert heads.apart(np.concatenate([even, weights]))[0, 1] == .75
     assert heads.far(weights, 3) == 1 and heads.far(weights, 0) == 0 and heads.far(np.full((1, 5, 5), .2), 4) == 0
     found = heads.measured(weights, ['An', 'old', 'man', 'walks'], 'walks', 'man')
-    assert found == {'difference of heads': pytest.approx(3.5 / 6), 'heads that look far from "walks"': 1,
-                     'sharpest weight of "walks"': 1, 'weight on "man", more than three quarters of the others give': 1}
+    assert found == {'difference of heads': pytest.approx(3.5 / 6), 'heads that look far from the word': 1,
+                     'sharpest weight of the word': 1,
+                     'weight on its partner, more than three quarters of the others give': 1}
     with pytest.raises(UserError, match="'runs' is not a subword of the sentence, An old"):
         heads.measured(weights, ['An', 'old', 'man', 'walks'], 'runs')
 
