@@ -194,8 +194,9 @@ def test_a_published_page_has_everything_but_other_peoples_data(published):
     assert {path.name for path in ours.iterdir()} == {'table1.md', 'table1.json', 'table1-1.html', 'table1-2.png'}
     page = (theirs / 'fig3.md').read_text()
     for words in ('Does not show', 'towers apart: AlexNet 0.125 (0.1 to 0.15)', '2 (1 to 3)', 'not reached',
-                  '`train.steps`', '2026-01-02', '`cccccccccccc`', 'a machine', '1.5', 'pipelines.reproduce alexnet/fig3 --data DIR',
-                  '**People** is not published: it shows images', '**Large** is not published: it has 150 KB'):
+                  '`train.steps`', '2026-01-02', '`cccccccccccc`', 'a machine', '1.5',
+                  'pipelines.reproduce alexnet/fig3 --data DIR', '**People** is not published: it shows images',
+                  '**Large** is not published: it has 150 KB'):
         assert words in page, words
     assert r'a\|b' in page  # a cell is not cut
     assert 'A claim as it stood' not in page  # it is judged by the claims as they are now
