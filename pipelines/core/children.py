@@ -31,8 +31,10 @@ def run(command: str, title: str, beside_others: bool = False) -> None:
 
 def shares(parts: int) -> list[list[int]]:
     """Divide the cores this process may use; with more parts than cores, some have a core that others have, too."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else []  # which macOS does not tell
-    return [cores[part::parts] or cores[part % max(1, len(cores)):][:1] for part in range(parts)]
+    if not hasattr(os, 'sched_getaffinity'):  # macOS
+        return [[]] * parts
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[part::parts] or [cores[part % len(cores)]] for part in range(parts)]
 
 
 def confine(left: list[list[int]]) -> None:

@@ -52,7 +52,7 @@ def chosen(weights: np.ndarray, query: int | None, key: int | None, heads: Heads
     if heads == 'apart':
         return sorted(int(i) for i in np.unravel_index(apart(weights).argmax(), [len(weights)] * 2))
     if query is None or key is None:
-        raise ValueError('heads: following needs a word and what it looks to')
+        raise UserError('looks: heads that are following need a `word` and its partner, `to`.')
     return sorted(int(i) for i in np.argsort(-followed(weights, query, key), kind='stable')[:2])
 
 
