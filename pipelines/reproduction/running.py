@@ -92,8 +92,8 @@ def _named(setting: str, plan: _Plan, plans: list[_Plan]) -> _Plan:
 def _side_by_side(plans: list[_Plan], root: str, jobs: int) -> None:
     """Run the stages of all plans, as many at a time as there are jobs; never twice what two plans share.
 
-    Small nets do not fill several cores: a training of transformer/table3_a has 10,700 tokens a second on two, and
-    8,000 on each of them when another runs beside it.
+    Small nets do not fill several cores: a training of transformer/table3_c_width's base has 10,600 tokens a second on
+    two, and 8,200 on each of them when another runs beside it.
     """
     under_way: dict[futures.Future, tuple[str, str]] = {}
     with futures.ThreadPoolExecutor(jobs, initializer=children.confine, initargs=(children.shares(jobs),)) as pool:
