@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from data_prep import UserError
+from pipelines.core import machine
 
 
 def run(command: str, title: str, beside_others: bool = False) -> None:
@@ -31,19 +32,17 @@ def run(command: str, title: str, beside_others: bool = False) -> None:
 
 def shares(parts: int) -> list[list[int]]:
     """Divide the cores this process may use; with more parts than cores, some have a core that others have, too."""
-    if not hasattr(os, 'sched_getaffinity'):  # macOS
-        return [[]] * parts
-    cores = sorted(os.sched_getaffinity(0))
+    cores = machine.cores()
     return [cores[part::parts] or [cores[part % len(cores)]] for part in range(parts)]
 
 
 def confine(left: list[list[int]]) -> None:
-    """Take one of the shares that are left for this thread and all processes it starts.
+    """Take one of the shares that are left for this thread and all processes it starts, where the system can do that.
 
     TensorFlow starts as many threads in them as they may use cores.
     """
-    if cores := left.pop():
-        os.sched_setaffinity(0, cores)
+    if hasattr(os, 'sched_setaffinity'):  # macOS has none
+        os.sched_setaffinity(0, left.pop())
 
 
 def _labelled(arguments: list[str], title: str) -> int:

@@ -15,6 +15,11 @@ def cpu() -> tuple[str, frozenset[str]]:
     return found.get('model name', ''), frozenset(found.get('flags', '').split())
 
 
+def cores() -> list[int]:
+    """Return the cores this process may use; all where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else [*range(os.cpu_count() or 1)]
+
+
 def prefer_onednn() -> None:
     """Let TensorFlow use oneDNN on every processor with AVX2, unless the environment says otherwise.
 
@@ -32,7 +37,7 @@ def describe(accelerators: Sequence[str] = ()) -> str:
       accelerators: names of the accelerators in use.
     """
     model, flags = cpu()
-    cores = len(os.sched_getaffinity(0))
+    count = len(cores())
     vectors = next((name for flag, name in (('avx512f', 'AVX-512'), ('avx2', 'AVX2')) if flag in flags), '')
-    parts = [*accelerators, model or platform.machine(), f'{cores} core' + 's' * (cores > 1), vectors]
+    parts = [*accelerators, model or platform.machine(), f'{count} core' + 's' * (count > 1), vectors]
     return ', '.join(part for part in parts if part)

@@ -99,7 +99,7 @@ def test_table_3_is_computed():
 
 @pytest.mark.parametrize('scale, kind', [('small', 'small'), ('medium', 'small'), ('paper', 'paper')])
 def test_a_plot_is_that_of_small_at_the_medium_scale(tmp_path, monkeypatch, scale, kind):
-    """As settings are; layers and sizes that plots name have no others."""
+    """Takes from small what plots name by scale, as settings do: there are no other layers and sizes."""
     (tmp_path / 'item.yaml').write_text(
         'title: t\nsource: s\nstages: []\nsettings: {a: {}}\nexhibit: {draw: operations}\n'
         'scales: {small: {config: demo_images}, medium: {}, paper: {config: demo_images}}')

@@ -137,7 +137,7 @@ def test_a_process_that_fails_is_told(beside_others):
 
 @pytest.mark.slow
 def test_side_by_side_the_numbers_are_the_same(tmp_path):
-    """Seven processes that import TensorFlow, two at a time; then as many, forked, one at a time."""
+    """Starts seven processes that import TensorFlow, two at a time; then forks as many, one at a time."""
     (tmp_path / 'ours').mkdir()
     (tmp_path / 'ours' / 'rates.yaml').write_text(ITEM)
     tables = []
